@@ -1,0 +1,59 @@
+#pragma once
+// A parsed document: what both readers (JSON and run files) yield, and what to_json writes.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace sextant {
+
+struct Member;
+struct Value {
+  using Array = std::vector<Value>;
+  using Object = std::vector<Member>;  ///< in the order of the file
+  std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, Array, Object> data = nullptr;
+  int line = 0, column = 0;  ///< where it stood; 0 if it did not come from a file
+
+  Value() = default;
+  Value(bool v) : data(v) {}
+  Value(int v) : data(std::int64_t{v}) {}
+  Value(std::int64_t v) : data(v) {}
+  Value(double v) : data(v) {}
+  Value(const char* v) : data(std::string(v)) {}
+  Value(std::string v) : data(std::move(v)) {}
+  Value(Array v) : data(std::move(v)) {}
+  Value(Object v);
+
+  /// The member of that name, or null if this is no object or has none.
+  const Value* find(std::string_view key) const;
+  /// Sets or adds a member of an object (a null value becomes an empty object first).
+  Value& set(std::string_view key, Value value);
+};
+struct Member {
+  std::string key;
+  Value value;
+};
+inline Value::Value(Object v) : data(std::move(v)) {}
+
+/// Strict JSON (RFC 8259). Refuses, with file:line, what other readers let pass: duplicate keys, integers beyond 64
+/// bits, a byte-order mark, nesting deeper than 64, strings over 1 MiB. Throws InvalidInput with `code`.
+Value parse_json(std::string_view text, const std::string& file, int exit_code = 3);
+
+/// JSON text of a value: one line, or indented by two.
+std::string to_json(const Value& value, bool indented = false);
+
+/// Run files: a TOML subset. `[section]` headers, `key = value` lines, `#` comments; values are "strings" with the
+/// usual escapes, integers (1_000 too), floats, true/false and arrays of those. Every other thing is an error with
+/// file:line:column. Result: an object of objects.
+Value parse_run_file(std::string_view text, const std::string& file);
+
+/// One value as on the right side of `key = value`; a bare word is a string. For `section.key=value` arguments.
+Value parse_run_value(std::string_view text, const std::string& where);
+
+/// The whole file. Throws InvalidInput (storage) if it cannot be read, is no regular file, or is larger than `most`.
+std::string read_file(const std::string& path, std::int64_t most = std::int64_t{1} << 26);
+/// Writes through a temporary file and a rename, so that a reader sees the old or the new text, never a part.
+void write_file(const std::string& path, std::string_view text);
+
+}  // namespace sextant

@@ -1,0 +1,77 @@
+#pragma once
+// A layer as data: a short list of ops over tensors with named dims.
+#include <string>
+#include <vector>
+
+#include "sextant/ops/op.h"
+
+namespace sextant {
+
+/// How a parameter starts; drawn by logical name and element, so equal under every layout.
+struct Initial {
+  enum class Kind : std::uint8_t { kNormal, kOnes, kZeros } kind = Kind::kZeros;
+  double deviation = 0;
+};
+
+/// Where a parameter lives in a Hugging Face file: part `part` of `parts` equal ones along the output dim of tensor
+/// `name`, whose stored matrix is [in, out] if `transposed`.
+struct FileTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  bool transposed = false;
+  int part = 0, parts = 1;
+};
+
+struct Parameter {
+  TensorSpec spec;       ///< logical name "L07.q.w", named dims
+  Initial initial;
+  bool is_matrix = false;  ///< of a product or an embedding: weight decay applies
+  bool is_shared = false;  ///< owned by an earlier layer (a tied head)
+  FileTensor file;
+};
+
+enum class Role : std::uint8_t { kParameter, kData, kBoundary, kValue };  ///< kData: made by the loader
+struct LayerTensor {
+  TensorSpec spec;
+  Role role = Role::kValue;
+  int parameter = -1;
+};
+struct Node {
+  OpPtr op;
+  std::vector<int> in, out;  ///< indices into Layer::tensors
+};
+struct Layer {
+  std::string name;  ///< "embed", "L07", "head"
+  int index = -1;    ///< of the transformer layer; -1 for embedding and head
+  std::vector<LayerTensor> tensors;
+  std::vector<Parameter> parameters;
+  std::vector<Node> nodes;
+  int input = -1, output = -1;  ///< boundary tensors; -1 if it has none
+};
+
+/// Sizes that the workload gives: sequences of one microbatch over all data-parallel ranks, tokens of a sequence.
+struct Sizes {
+  std::int64_t batch = 1, sequence = 1;
+  DType dtype = DType::kF32;
+};
+
+/// Builds a Layer op by op. Methods return tensor indices.
+class LayerBuilder {
+ public:
+  LayerBuilder(std::string name, int index, Sizes sizes);
+  int input(std::string dims, std::vector<std::int64_t> sizes);          ///< the boundary tensor from the layer before
+  int data(const std::string& name, DType dtype);                        ///< [B S], made by the loader
+  int parameter(Parameter parameter);                                    ///< spec.name is completed to "layer.name" unless shared
+  int apply(OpPtr op, std::vector<int> in, const std::string& name);     ///< returns output 0
+  Layer finish(int output);
+  const Sizes& sizes() const { return sizes_; }
+  const std::string& name() const { return layer_.name; }
+  TensorSpec& spec(int tensor) { return layer_.tensors[static_cast<std::size_t>(tensor)].spec; }
+
+ private:
+  int add(LayerTensor tensor);
+  Layer layer_;
+  Sizes sizes_;
+};
+
+}  // namespace sextant

@@ -1,0 +1,39 @@
+#pragma once
+#include "sextant/ops/op.h"
+
+namespace sextant {
+
+/// Changes a tensor's placement over one axis: the rows of placements.md section 4. `tensor` is the spec before it,
+/// placements included. Input: the tensor; output: the same tensor placed `to`.
+class Convert final : public Op {
+ public:
+  Convert(Axis over, Placement before, Placement after) : axis(over), from(before), to(after) {}
+  std::string_view kind() const override { return "convert"; }
+  std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override;
+  std::variant<Row, Refusal> row(std::span<const TensorSpec>, Axis, CpKind) const override { return Refusal{"a conversion is placed by lowering"}; }
+  Needs needs(Pass) const override { return {}; }
+  Work work(Pass, std::span<const TensorSpec>) const override { return {}; }
+  /// The collective that does it; kNone for slices and padding, which move nothing.
+  CollectiveKind collective() const;
+  /// Bytes a rank receives, of a tensor placed as `before` says.
+  Bytes bytes(const TensorSpec& before, const MeshSizes& mesh) const;
+  const Axis axis;
+  const Placement from, to;
+};
+
+/// True if a tensor placed `from` can be used as `to` without any step: equal, or R used as C.
+constexpr bool same_value(Placement from, Placement to) {
+  return from == to || (from.kind == Kind::kReplicate && to.kind == Kind::kCopied);
+}
+
+/// dst += src: joins the gradients of two versions of one tensor. Input: src; output: dst, which must hold a value.
+class Accumulate final : public Op {
+ public:
+  std::string_view kind() const override { return "accumulate"; }
+  std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override { return {in[0]}; }
+  std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind) const override { return element_wise_row(in, axis); }
+  Needs needs(Pass) const override { return {}; }
+  Work work(Pass, std::span<const TensorSpec> local) const override;
+};
+
+}  // namespace sextant

@@ -1,0 +1,45 @@
+#pragma once
+#include "sextant/base/random.h"
+#include "sextant/ops/op.h"
+
+namespace sextant {
+
+/// Which elements dropout keeps: a pure function of (seed, op name, token of the run, channel), so of no layout. The
+/// mask is never stored; every pass draws it again.
+struct DropoutRule {
+  double probability = 0;
+  std::string name;  ///< tells the dropouts of a model apart
+
+  RandomStream stream(std::uint64_t seed) const { return {seed, Purpose::kDropout, hash_name(name)}; }
+  /// An element is dropped if its 32 bits are below this.
+  std::uint32_t threshold() const { return static_cast<std::uint32_t>(probability * 0x1p32); }
+  double scale() const { return 1 / (1 - probability); }
+};
+
+/// x with dropped elements zero and the others divided by 1 - p. Inputs: x[B S D], tokens[B S] (i64).
+class Dropout final : public Op {
+ public:
+  explicit Dropout(DropoutRule dropout) : rule(std::move(dropout)) {}
+  std::string_view kind() const override { return "dropout"; }
+  std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override { return {{.dims = in[0].dims, .dtype = in[0].dtype}}; }
+  std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind) const override;
+  Needs needs(Pass) const override { return {{1}, {}}; }
+  Work work(Pass pass, std::span<const TensorSpec> local) const override;
+  const DropoutRule rule;
+};
+
+/// r + dropout(y + bias): carries the bias of a row-parallel product, added once, after its conversion. Inputs: y, r,
+/// then bias[D] if `has_bias`, then tokens[B S] (i64) if anything is dropped.
+class Residual final : public Op {
+ public:
+  Residual(bool with_bias, DropoutRule dropout) : has_bias(with_bias), rule(std::move(dropout)) {}
+  std::string_view kind() const override { return "residual"; }
+  std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override { return {{.dims = in[0].dims, .dtype = in[0].dtype}}; }
+  std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind) const override;
+  Needs needs(Pass) const override { return rule.probability > 0 ? Needs{{has_bias ? 3 : 2}, {}} : Needs{}; }
+  Work work(Pass pass, std::span<const TensorSpec> local) const override;
+  const bool has_bias;
+  const DropoutRule rule;
+};
+
+}  // namespace sextant

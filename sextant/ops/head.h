@@ -1,0 +1,23 @@
+#pragma once
+#include "sextant/ops/op.h"
+
+namespace sextant {
+
+/// Logits with cross-entropy, summed over valid tokens. Inputs: x[B S D], w[V D], labels[B S] (i32; negative =
+/// ignored). Output: loss, one f64. In training F is empty: I makes logits by chunks of tokens, the loss, dx and dw at
+/// once, so that logits are never stored. The gradient is seeded with 1 / (valid tokens of the step).
+class Head final : public Op {
+ public:
+  std::string_view kind() const override { return "head"; }
+  std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override;
+  std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind) const override;
+  Needs needs(Pass pass) const override { return pass == Pass::kI ? Needs{{0, 1, 2}, {}} : Needs{}; }
+  Work work(Pass pass, std::span<const TensorSpec> local) const override;
+  Pass result_pass() const override { return Pass::kI; }
+  /// One chunk of logits, and per token of it the maximum, sum and loss.
+  Bytes scratch(Pass pass, std::span<const TensorSpec> local) const override;
+  /// Tokens of a chunk: as many as keep its logits within 16 MB, so inside the last-level cache; at least 1.
+  static std::int64_t chunk(std::int64_t tokens, std::int64_t vocabulary);
+};
+
+}  // namespace sextant

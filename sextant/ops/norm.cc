@@ -1,0 +1,53 @@
+#include "sextant/ops/norm.h"
+
+#include "sextant/base/errors.h"
+
+namespace sextant {
+
+std::vector<TensorSpec> Norm::outputs(std::span<const TensorSpec> in) const {
+  const bool layer = norm == NormKind::kLayer;
+  check(in.size() == (layer ? 3 : 2), "layernorm takes x, w, b; rmsnorm x, w");
+  const std::size_t free = in[0].dims.size() - in[1].dims.size();
+  TensorSpec statistic{.dtype = in[0].dtype};
+  for (std::size_t i = 0; i < in[0].dims.size(); ++i) {
+    if (i < free) statistic.dims.push_back(in[0].dims[i]);
+    else check(in[0].dims[i].dim == in[1].dims[i - free].dim, "the normalised dims stand last");
+  }
+  TensorSpec y{.dims = in[0].dims, .dtype = in[0].dtype};
+  if (layer) return {y, statistic, statistic};
+  return {y, statistic};
+}
+
+std::variant<Row, Refusal> Norm::row(std::span<const TensorSpec> in, Axis axis, CpKind) const {
+  const Placement x = in[0].on(axis), w = in[1].on(axis);
+  const bool layer = norm == NormKind::kLayer;
+  const auto statistics = [&](Placement p) { return std::vector<Placement>(layer ? 2 : 1, p); };
+  Row row;
+  Placement y = replicate(), used = replicate(), statistic = replicate();
+  if (w.kind == Kind::kShard) {  // the normalised dim is split: sums are completed inside
+    y = used = w;
+    std::string free;
+    for (const Extent& e : in[0].dims)
+      if (!in[1].has(e.dim)) free += e.dim;
+    const int sums = layer ? 2 : 1;
+    row.inside_f = {{"sums", CollectiveKind::kAllReduce, free, sums}};
+    row.inside_i = {{"sums", CollectiveKind::kAllReduce, free, sums}};
+  } else if (x.kind == Kind::kShard && !in[1].has(x.dim)) {
+    y = statistic = x;
+    used = copied();
+  }
+  row.in = {y, used};
+  if (layer) row.in.push_back(used);
+  row.out = {y};
+  for (const Placement p : statistics(statistic)) row.out.push_back(p);
+  return row;
+}
+
+Work Norm::work(Pass pass, std::span<const TensorSpec> local) const {
+  const double n = static_cast<double>(local[0].elements());
+  const Bytes x = total_bytes(local.subspan(0, 1));
+  if (pass == Pass::kF) return {5 * n, 5 * n, x, x};
+  return {11 * n, 11 * n, x * 2, x};
+}
+
+}  // namespace sextant

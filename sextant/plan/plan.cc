@@ -1,0 +1,129 @@
+#include "sextant/plan/plan.h"
+
+#include "sextant/base/errors.h"
+#include "sextant/plan/context_parallel.h"
+#include "sextant/plan/data_parallel.h"
+#include "sextant/plan/sequence_parallel.h"
+#include "sextant/plan/tensor_parallel.h"
+
+namespace sextant {
+
+MeshSizes mesh_of(const Plan& plan) {
+  MeshSizes mesh;
+  mesh[Axis::kDpReplicate] = plan.dp_replicate;
+  mesh[Axis::kDpShard] = plan.dp_shard;
+  mesh[Axis::kCp] = plan.cp;
+  mesh[Axis::kTp] = plan.tp;
+  return mesh;
+}
+
+Rules rules_of(const Plan& plan) {
+  Rules rules;
+  const auto add = [&](const std::vector<DimRule>& more) { rules.dims.insert(rules.dims.end(), more.begin(), more.end()); };
+  add(data_parallel_rules());
+  add(context_parallel_rules());
+  add(tensor_parallel_rules());
+  if (plan.sequence_parallel) add(sequence_parallel_rules());
+  rules.cp_kind = plan.cp_kind;
+  return rules;
+}
+
+Sizes sizes_of(const Plan& plan, const Workload& workload) {
+  return {plan.microbatch_size * plan.data_ranks(), workload.sequence, workload.dtype};
+}
+
+namespace {
+
+// The divisors of `whole` next to `wanted`: "2 or 4".
+std::string nearest_divisors(std::int64_t whole, std::int64_t wanted) {
+  std::int64_t below = 1, above = whole;
+  for (std::int64_t d = 1; d * d <= whole; ++d) {
+    if (whole % d) continue;
+    for (const std::int64_t divisor : {d, whole / d}) {
+      if (divisor <= wanted) below = std::max(below, divisor);
+      if (divisor >= wanted) above = std::min(above, divisor);
+    }
+  }
+  return below == above ? str(below) : str(below, " or ", above);
+}
+
+}  // namespace
+
+std::vector<std::string> violations(const Plan& plan, const ModelConfig& model, const Workload& workload) {
+  std::vector<std::string> out;
+  const auto must_divide = [&](const char* degree, std::int64_t wanted, const char* what, std::int64_t whole) {
+    if (whole % wanted != 0) out.push_back(str(degree, " = ", wanted, " does not divide ", what, " = ", whole, "; nearest valid: ", nearest_divisors(whole, wanted)));
+  };
+  must_divide("tp", plan.tp, "the attention heads", model.heads);
+  if (model.kv_heads >= plan.tp) must_divide("tp", plan.tp, "the kv heads", model.kv_heads);
+  else if (plan.tp % model.kv_heads != 0) out.push_back(str("tp = ", plan.tp, " is no multiple of the kv heads = ", model.kv_heads));
+  must_divide("tp", plan.tp, "the ffn width", model.ffn_width);
+  must_divide("cp", plan.cp, "the sequence", workload.sequence);
+  if (plan.cp_kind == CpKind::kUlysses) must_divide("cp (ulysses)", plan.cp, "the kv heads of one tp rank", std::max<std::int64_t>(1, model.kv_heads / plan.tp));
+  if (plan.cp_kind == CpKind::kRing && plan.cp > 1) out.push_back("cp_kind = \"ring\" is not lowered yet; use \"all_gather\" or \"ulysses\"");
+  if (plan.sequence_parallel) {
+    if (plan.tp == 1) out.push_back("sequence_parallel needs tp > 1; with tp = 1 there is nothing to split: remove it");
+    must_divide("cp·tp", std::int64_t{plan.cp} * plan.tp, "the sequence", workload.sequence);
+  }
+  if (workload.sequence > model.max_positions)
+    out.push_back(str("sequence = ", workload.sequence, " is longer than the model's positions = ", model.max_positions, "; at most ", model.max_positions));
+  const std::int64_t made = plan.microbatch_size * plan.num_microbatches * plan.data_ranks();
+  if (made != workload.global_batch) {
+    const std::int64_t unit = plan.microbatch_size * plan.data_ranks();
+    const std::int64_t below = workload.global_batch / unit * unit;
+    out.push_back(str("global_batch = ", workload.global_batch, " is not microbatch_size ", plan.microbatch_size, " x ", plan.data_ranks(),
+                      " data-parallel ranks x num_microbatches ", plan.num_microbatches, " = ", made, "; nearest valid: global_batch = ",
+                      below > 0 ? str(below, " or ") : "", below + unit));
+  }
+  return out;
+}
+
+void validate(const Plan& plan, const ModelConfig& model, const Workload& workload, const std::string& file) {
+  const std::vector<std::string> found = violations(plan, model, workload);
+  if (found.empty()) return;
+  throw InvalidInput(str(file, ": [plan] is not valid for this model:\n  - ", join(found, "\n  - ")));
+}
+
+Workload read_workload(const Value& run, const std::string& file) {
+  Fields f(run.find("workload"), file, "[workload]");
+  Workload w;
+  w.sequence = f.integer("sequence", 1, 1 << 24);
+  w.global_batch = f.integer("global_batch", 1, 1 << 30);
+  w.dtype = f.one_of_or("precision", "fp32", {"fp32", "fp64"}) == "fp64" ? DType::kF64 : DType::kF32;
+  f.finish();
+  return w;
+}
+
+Plan read_plan(const Value& run, const std::string& file, const Workload& workload, int ranks) {
+  Fields f(run.find("plan"), file, "[plan]");
+  Plan p;
+  const auto degree = [&](const char* key) { return static_cast<int>(f.integer_or(key, 1, 1, 1 << 20)); };
+  p.dp_replicate = degree("dp_replicate");
+  p.cp = degree("cp");
+  p.tp = degree("tp");
+  const int others = p.dp_replicate * p.cp * p.tp;
+  if (f.has("dp_shard") || ranks == 0) {
+    p.dp_shard = degree("dp_shard");
+    if (ranks > 0 && p.num_ranks() != ranks)
+      f.fail("dp_shard", str("the plan needs ", p.num_ranks(), " ranks (dp_replicate ", p.dp_replicate, " x dp_shard ", p.dp_shard, " x cp ", p.cp, " x tp ", p.tp, "), but --ranks says ",
+                             ranks, "; use --ranks ", p.num_ranks(), " or leave dp_shard out"));
+  } else {
+    f.known("dp_shard");
+    if (ranks % others != 0) f.fail("dp_shard", str("--ranks ", ranks, " is no multiple of dp_replicate x cp x tp = ", others));
+    p.dp_shard = ranks / others;
+  }
+  p.sequence_parallel = f.boolean_or("sequence_parallel", false);
+  const std::string cp_kind = f.one_of_or("cp_kind", "all_gather", {"all_gather", "ulysses", "ring"});
+  p.cp_kind = cp_kind == "ring" ? CpKind::kRing : cp_kind == "ulysses" ? CpKind::kUlysses : CpKind::kAllGather;
+  p.w_inputs = f.one_of_or("w_inputs", "gather", {"gather", "keep"}) == "keep" ? WInputs::kKeep : WInputs::kGather;
+  p.bucket = {f.integer_or("bucket_bytes", 25'000'000, 0)};
+  // Left out, the microbatch is one sequence, or as large as num_microbatches leaves it.
+  const std::int64_t per_rank = std::max<std::int64_t>(1, workload.global_batch / p.data_ranks());
+  const std::int64_t asked = f.has("num_microbatches") ? f.integer("num_microbatches", 1, 1 << 24) : (f.known("num_microbatches"), 0);
+  p.microbatch_size = f.integer_or("microbatch_size", asked ? std::max<std::int64_t>(1, per_rank / asked) : per_rank, 1, 1 << 24);
+  p.num_microbatches = asked ? asked : std::max<std::int64_t>(1, per_rank / p.microbatch_size);
+  f.finish();
+  return p;
+}
+
+}  // namespace sextant

@@ -1,0 +1,49 @@
+#pragma once
+// How a model is split over ranks.
+#include <string>
+#include <vector>
+
+#include "sextant/base/fields.h"
+#include "sextant/model/model.h"
+#include "sextant/plan/rules.h"
+
+namespace sextant {
+
+enum class WInputs : std::uint8_t { kGather, kKeep };  ///< inputs of weight gradients under sequence parallelism
+
+struct Workload {
+  std::int64_t sequence = 0;      ///< tokens
+  std::int64_t global_batch = 0;  ///< sequences of one step
+  DType dtype = DType::kF32;
+};
+
+/// [plan] of a run file; all else is derived from it. Plain data parallelism is dp_shard.
+struct Plan {
+  int dp_replicate = 1, dp_shard = 1, cp = 1, tp = 1;
+  bool sequence_parallel = false;
+  CpKind cp_kind = CpKind::kAllGather;
+  WInputs w_inputs = WInputs::kGather;
+  Bytes bucket{0};  ///< gradients reduced together once this many bytes are ready; 0: one reduction after the backward pass
+  std::int64_t microbatch_size = 1;   ///< sequences a rank takes at once
+  std::int64_t num_microbatches = 1;  ///< of a step
+
+  int num_ranks() const { return dp_replicate * dp_shard * cp * tp; }
+  int data_ranks() const { return dp_replicate * dp_shard; }
+};
+
+MeshSizes mesh_of(const Plan& plan);
+Rules rules_of(const Plan& plan);
+/// Sizes of one microbatch over all data-parallel ranks.
+Sizes sizes_of(const Plan& plan, const Workload& workload);
+
+/// Every violation at once, each with the nearest valid values; empty if the plan is valid for the model.
+std::vector<std::string> violations(const Plan& plan, const ModelConfig& model, const Workload& workload);
+/// Throws InvalidInput that lists them, if there are any.
+void validate(const Plan& plan, const ModelConfig& model, const Workload& workload, const std::string& file);
+
+/// Reads [workload] and [plan]. `ranks` fills dp_shard when the file leaves it out (0: 1 rank). num_microbatches
+/// follows from the global batch if left out. Throws InvalidInput.
+Workload read_workload(const Value& run, const std::string& file);
+Plan read_plan(const Value& run, const std::string& file, const Workload& workload, int ranks);
+
+}  // namespace sextant

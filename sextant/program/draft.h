@@ -1,0 +1,44 @@
+#pragma once
+// The working state that the lowering passes hand on. Not for users of `lower`.
+#include <map>
+
+#include "sextant/program/unit.h"
+
+namespace sextant {
+
+/// A node with the slots that its forward pass uses.
+struct Bound {
+  const Node* node = nullptr;
+  std::vector<Placements> accepted;    ///< per input
+  std::vector<int> in, out;            ///< inputs as accepted, outputs as yielded
+  std::vector<Placements> yielded;     ///< per output
+  std::vector<Traffic> inside_f, inside_i;
+};
+
+struct Draft {
+  const Layer& layer;
+  const LayerSplit& split;
+  Unit unit{};
+  std::vector<Bound> nodes{};
+  std::map<std::pair<int, std::string>, int> value{};     ///< (tensor, placements) -> slot
+  std::map<std::pair<int, std::string>, int> gradient{};  ///< (tensor, placements of the gradient) -> slot
+
+  const TensorSpec& spec(int tensor) const { return layer.tensors[static_cast<std::size_t>(tensor)].spec; }
+  Role role(int tensor) const { return layer.tensors[static_cast<std::size_t>(tensor)].role; }
+  Placements own(int tensor) const;
+  int add_slot(TensorSpec spec, Life life);
+  /// Steps that take a slot from one set of placements to another, inner axis first (outer first if `backward`, as
+  /// the mirror of a forward chain). Intermediate slots are named `name`; `last` receives the end if >= 0.
+  int convert(std::vector<Step>& steps, int slot, Placements to, bool backward, const std::string& name, int last = -1);
+};
+
+/// C and R hold the same value: placements as they are stored.
+Placements stored(Placements placements);
+std::string key(const Placements& placements);
+Placements dual(const Placements& used);
+
+void partition(Draft& draft);      ///< forward steps with conversions
+void differentiate(Draft& draft);  ///< I and W steps
+void keep(Draft& draft);           ///< lives of slots; what is gathered again
+
+}  // namespace sextant

@@ -1,0 +1,128 @@
+#include <algorithm>
+#include <set>
+
+#include "sextant/base/errors.h"
+#include "sextant/ops/convert.h"
+#include "sextant/program/draft.h"
+
+namespace sextant {
+
+std::string_view name_of(Life life) {
+  constexpr std::string_view names[] = {"parameter", "gradient", "kept", "temporary", "boundary", "data"};
+  return names[static_cast<std::size_t>(life)];
+}
+
+LayerSplit split_of(const Plan& plan) { return {mesh_of(plan), rules_of(plan), plan.w_inputs}; }
+
+void keep(Draft& d) {
+  Unit& u = d.unit;
+  std::set<int> read_by_i, read_by_w;
+  for (const Step& s : u.i) read_by_i.insert(s.reads.begin(), s.reads.end());
+  for (const Step& s : u.w) read_by_w.insert(s.reads.begin(), s.reads.end());
+
+  // Gathered shards that only W reads are dropped after F and gathered again in front of their first reader.
+  if (d.split.w_inputs == WInputs::kGather) {
+    for (const Step& made : std::vector<Step>(u.f)) {
+      const auto* convert = dynamic_cast<const Convert*>(made.op.get());
+      if (!convert || convert->axis != Axis::kTp || convert->collective() != CollectiveKind::kAllGather) continue;
+      const int gathered = made.writes[0];
+      if (!read_by_w.contains(gathered) || read_by_i.contains(gathered)) continue;
+      TensorSpec spec = u.slots[static_cast<std::size_t>(gathered)].spec;
+      spec.name += ".again";
+      const int again = d.add_slot(spec, Life::kTemporary);
+      const auto reader = std::find_if(u.w.begin(), u.w.end(), [&](const Step& s) { return std::count(s.reads.begin(), s.reads.end(), gathered) > 0; });
+      u.w.insert(reader, {made.op, Pass::kF, made.reads, {again}, {}});
+      for (Step& s : u.w) std::replace(s.reads.begin(), s.reads.end(), gathered, again);
+      read_by_w.erase(gathered);
+      read_by_w.insert(made.reads[0]);
+    }
+  }
+  for (const Step& s : u.f)
+    for (const int slot : s.writes) {
+      Slot& written = u.slots[static_cast<std::size_t>(slot)];
+      const bool needed = read_by_i.contains(slot) || read_by_w.contains(slot);
+      if (written.life == Life::kTemporary && needed) written.life = Life::kKept;
+      check(written.life != Life::kBoundary || !needed, "a unit's output is not read by its own backward pass");
+    }
+}
+
+Unit lower(const Layer& layer, const LayerSplit& split) {
+  Draft draft{layer, split};
+  draft.unit.name = layer.name;
+  draft.unit.layer = layer.index;
+  for (const Parameter& p : layer.parameters)
+    if (!p.is_shared) draft.unit.parameters.push_back(p);
+  partition(draft);
+  differentiate(draft);
+  keep(draft);
+  return std::move(draft.unit);
+}
+
+std::vector<Step> Unit::b() const {
+  // A w step goes behind the last i step that writes one of its inputs; one that waits for none (a second gather)
+  // goes with the w step behind it.
+  std::vector<std::size_t> behind(w.size(), 0);
+  for (std::size_t n = 0; n < w.size(); ++n)
+    for (std::size_t k = 0; k < i.size(); ++k)
+      for (const int slot : i[k].writes)
+        if (slot >= 0 && std::count(w[n].reads.begin(), w[n].reads.end(), slot)) behind[n] = k + 1;
+  for (std::size_t n = w.size(); n-- > 0;)
+    if (behind[n] == 0 && n + 1 < w.size() && w[n].pass == Pass::kF) behind[n] = behind[n + 1];
+  std::vector<Step> out;
+  for (std::size_t k = 0; k <= i.size(); ++k) {
+    for (std::size_t n = 0; n < w.size(); ++n)
+      if (behind[n] == k) out.push_back(w[n]);
+    if (k < i.size()) out.push_back(i[k]);
+  }
+  return out;
+}
+
+std::vector<NamedTraffic> traffic(const Unit& unit, const std::vector<Step>& steps, const MeshSizes& mesh) {
+  std::vector<NamedTraffic> out;
+  for (const Step& step : steps) {
+    if (const auto* convert = dynamic_cast<const Convert*>(step.op.get())) {
+      if (convert->collective() == CollectiveKind::kNone) continue;
+      const TensorSpec& before = unit.slots[static_cast<std::size_t>(step.reads[0])].spec;
+      const std::string& name = unit.slots[static_cast<std::size_t>(step.writes[0])].spec.name;
+      out.push_back({name, {convert->collective(), convert->axis, 1, convert->bytes(before, mesh)}});
+    }
+    for (const Traffic& t : step.inside) out.push_back({std::string(step.op->kind()) + " inside", t});
+  }
+  return out;
+}
+
+std::string to_string(const Unit& unit, const MeshSizes& mesh) {
+  std::string out = str("unit ", unit.name, "\n");
+  const auto list = [&](const char* title, const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      std::vector<std::string> reads, writes;
+      for (const int s : step.reads) reads.push_back(unit.slots[static_cast<std::size_t>(s)].spec.name);
+      for (const int s : step.writes) {
+        if (s < 0) continue;
+        const Slot& slot = unit.slots[static_cast<std::size_t>(s)];
+        writes.push_back(str(slot.spec.name, " ", to_string(slot.spec, mesh)));
+      }
+      std::string op(step.op->kind());
+      if (const auto* convert = dynamic_cast<const Convert*>(step.op.get())) {
+        op = str(to_string(convert->from), " -> ", to_string(convert->to), " over ", name_of(convert->axis));
+        if (convert->collective() != CollectiveKind::kNone)
+          op += str(": ", name_of(convert->collective()), ", ", convert->bytes(unit.slots[static_cast<std::size_t>(step.reads[0])].spec, mesh).value, " B");
+      }
+      out += str("  ", title, "  ", op, " (", join(reads, ", "), ") -> ", join(writes, ", "));
+      for (const Traffic& t : step.inside) out += str("  + ", name_of(t.kind), " over ", name_of(t.axis), ", ", t.bytes.value, " B");
+      out += "\n";
+    }
+  };
+  list("F", unit.f);
+  list("I", unit.i);
+  list("W", unit.w);
+  std::vector<std::string> kept;
+  for (const Slot& slot : unit.slots)
+    if (slot.life == Life::kKept) kept.push_back(slot.spec.name);
+  out += str("  kept: ", join(kept, ", "), "\n");
+  for (const Slot& slot : unit.slots)
+    if (slot.life == Life::kGradient) out += str("  gradient ", slot.spec.name, " ", to_string(slot.spec, mesh), "\n");
+  return out;
+}
+
+}  // namespace sextant

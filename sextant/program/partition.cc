@@ -1,0 +1,157 @@
+#include "sextant/base/errors.h"
+#include "sextant/ops/convert.h"
+#include "sextant/program/draft.h"
+
+namespace sextant {
+
+Placements stored(Placements placements) {
+  for (Placement& p : placements)
+    if (p.kind == Kind::kCopied) p = replicate();
+  return placements;
+}
+
+std::string key(const Placements& placements) {
+  std::string out;
+  for (const Placement p : placements) out += to_string(p) + " ";
+  return out;
+}
+
+Placements dual(const Placements& used) {
+  Placements out;
+  for (std::size_t i = 0; i < used.size(); ++i) out[i] = dual(used[i]);
+  return out;
+}
+
+Placements Draft::own(int tensor) const {
+  Placements at;
+  const auto axes = axes_of(spec(tensor).grid);
+  for (std::size_t i = 0; i < axes.size(); ++i) at[i] = own_placement(spec(tensor), axes[i], split.rules, split.mesh);
+  return at;
+}
+
+int Draft::add_slot(TensorSpec spec, Life life) {
+  unit.slots.push_back({std::move(spec), life});
+  return static_cast<int>(unit.slots.size()) - 1;
+}
+
+int Draft::convert(std::vector<Step>& steps, int slot, Placements to, bool backward, const std::string& name, int last) {
+  struct Hop {
+    Axis axis;
+    Placement from, to;
+  };
+  std::vector<Hop> hops;
+  const TensorSpec start = unit.slots[static_cast<std::size_t>(slot)].spec;
+  const auto axes = axes_of(start.grid);
+  for (std::size_t n = 0; n < axes.size(); ++n) {
+    const std::size_t i = backward ? n : axes.size() - 1 - n;
+    if (!same_value(start.at[i], to[i])) hops.push_back({axes[i], start.at[i], to[i]});
+  }
+  for (std::size_t h = 0; h < hops.size(); ++h) {
+    const auto op = std::make_shared<Convert>(hops[h].axis, hops[h].from, hops[h].to);
+    TensorSpec out = op->outputs(std::span(&unit.slots[static_cast<std::size_t>(slot)].spec, 1))[0];
+    const bool is_last = h + 1 == hops.size();
+    out.name = is_last ? name : name + "." + std::string(name_of(hops[h].axis));
+    const int written = is_last && last >= 0 ? last : add_slot(std::move(out), Life::kTemporary);
+    steps.push_back({op, backward ? Pass::kI : Pass::kF, {slot}, {written}, {}});
+    slot = written;
+  }
+  return slot;
+}
+
+namespace {
+
+// The slot that holds a tensor as `accepted`, converting it if no consumer has asked for that before.
+int version(Draft& d, int tensor, const Placements& accepted) {
+  const Placements wanted = stored(accepted);
+  if (const auto found = d.value.find({tensor, key(wanted)}); found != d.value.end()) return found->second;
+  TensorSpec spec = d.spec(tensor);
+  int slot = -1;
+  if (d.role(tensor) == Role::kData) {  // the loader makes it in any placement
+    spec.at = wanted;
+    slot = d.add_slot(spec, Life::kData);
+  } else {
+    const auto own = d.value.find({tensor, key(d.own(tensor))});
+    check(own != d.value.end(), "a tensor is made before it is used");
+    std::string suffix;
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      if (wanted[i] != d.own(tensor)[i]) suffix += str("@", name_of(axes_of(spec.grid)[i]), ".", to_string(accepted[i]));
+    if (d.role(tensor) == Role::kParameter) throw InvalidInput(str("parameter ", spec.name, " would be used as", suffix, ", but is ", key(d.own(tensor))));
+    slot = d.convert(d.unit.f, own->second, wanted, false, spec.name + suffix);
+  }
+  d.value[{tensor, key(wanted)}] = slot;
+  return slot;
+}
+
+Traffic inside_traffic(const Inside& inside, const TensorSpec& like, Axis axis, const MeshSizes& mesh) {
+  // Statistics have the leading tensor's local sizes in their dims, and are held in its dtype.
+  std::int64_t elements = inside.per_element;
+  for (const char dim : inside.dims) elements *= local_size(like, dim, mesh);
+  const Bytes whole{elements * size_of(like.dtype)};
+  return {inside.kind, axis, 1, received_bytes(inside.kind, whole, mesh[axis])};
+}
+
+}  // namespace
+
+void partition(Draft& d) {
+  const auto num_tensors = static_cast<int>(d.layer.tensors.size());
+  for (int t = 0; t < num_tensors; ++t) {
+    if (d.role(t) != Role::kParameter && t != d.layer.input) continue;
+    TensorSpec spec = d.spec(t);
+    spec.at = d.own(t);
+    d.value[{t, key(spec.at)}] = d.add_slot(spec, d.role(t) == Role::kParameter ? Life::kParameter : Life::kBoundary);
+  }
+  for (const Node& node : d.layer.nodes) {
+    std::vector<TensorSpec> in;
+    for (const int t : node.in) {
+      in.push_back(d.spec(t));
+      in.back().at = d.own(t);
+    }
+    Bound bound{&node, std::vector<Placements>(node.in.size()), {}, {}, std::vector<Placements>(node.out.size()), {}, {}};
+    const auto axes = axes_of(Grid::kDense);
+    std::vector<std::pair<Axis, Row>> rows;
+    for (std::size_t a = 0; a < axes.size(); ++a) {
+      if (d.split.mesh[axes[a]] == 1) continue;
+      const auto answer = node.op->row(in, axes[a], d.split.rules.cp_kind);
+      if (const auto* refusal = std::get_if<Refusal>(&answer))
+        throw InvalidInput(str("layer ", d.layer.name, ": ", node.op->kind(), " over ", name_of(axes[a]), ": ", refusal->why));
+      const Row& row = std::get<Row>(answer);
+      check(row.in.size() == node.in.size() && row.out.size() == node.out.size(), "a row names every input and output");
+      for (std::size_t i = 0; i < node.in.size(); ++i) bound.accepted[i][a] = row.in[i];
+      for (std::size_t o = 0; o < node.out.size(); ++o) bound.yielded[o][a] = row.out[o];
+      rows.emplace_back(axes[a], row);
+    }
+    for (std::size_t i = 0; i < node.in.size(); ++i) {
+      bound.in.push_back(version(d, node.in[i], bound.accepted[i]));
+      in[i].at = stored(bound.accepted[i]);
+    }
+    for (const auto& [axis, row] : rows) {
+      for (const Inside& inside : row.inside_f) bound.inside_f.push_back(inside_traffic(inside, in[0], axis, d.split.mesh));
+      for (const Inside& inside : row.inside_i) bound.inside_i.push_back(inside_traffic(inside, in[0], axis, d.split.mesh));
+    }
+    for (std::size_t o = 0; o < node.out.size(); ++o) {
+      TensorSpec spec = d.spec(node.out[o]);
+      const Placements own = d.own(node.out[o]);
+      spec.at = bound.yielded[o];
+      const bool converted = o == 0 && node.op->result_pass() == Pass::kF && spec.at != own;
+      if (converted) spec.name += ".sum";
+      const bool is_result_of_step = node.op->result_pass() == Pass::kI;
+      bound.out.push_back(d.add_slot(spec, is_result_of_step ? Life::kGradient : Life::kTemporary));
+    }
+    if (node.op->result_pass() == Pass::kF) d.unit.f.push_back({node.op, Pass::kF, bound.in, bound.out, bound.inside_f});
+    for (std::size_t o = 0; o < node.out.size(); ++o) {
+      const Placements own = d.own(node.out[o]);
+      int slot = bound.out[o];
+      if (o == 0 && node.op->result_pass() == Pass::kF && bound.yielded[o] != own)
+        slot = d.convert(d.unit.f, slot, own, false, d.spec(node.out[o]).name);
+      d.value[{node.out[o], key(own)}] = slot;
+    }
+    d.nodes.push_back(std::move(bound));
+  }
+  if (d.layer.input >= 0) d.unit.input = d.value.at({d.layer.input, key(d.own(d.layer.input))});
+  if (d.layer.output >= 0) {
+    d.unit.output = d.value.at({d.layer.output, key(d.own(d.layer.output))});
+    d.unit.slots[static_cast<std::size_t>(d.unit.output)].life = Life::kBoundary;
+  }
+}
+
+}  // namespace sextant

@@ -1,0 +1,68 @@
+#pragma once
+// One layer, lowered: what its passes do on one rank, as steps over slots.
+#include <string>
+#include <vector>
+
+#include "sextant/model/layer.h"
+#include "sextant/plan/plan.h"
+
+namespace sextant {
+
+enum class Life : std::uint8_t {
+  kParameter,  ///< lives as long as the run, in a bucket
+  kGradient,   ///< one instance a step, contributions of all microbatches add up: parameter gradients, loss
+  kKept,       ///< from F until its last reader in I or W
+  kTemporary,  ///< within one pass
+  kBoundary,   ///< handed from unit to unit
+  kData        ///< made by the loader for the whole step
+};
+std::string_view name_of(Life life);
+
+struct Slot {
+  TensorSpec spec;
+  Life life = Life::kTemporary;
+};
+
+/// One pass of one op. F reads its inputs and writes its outputs. I and W read what the op needs (inputs, then
+/// outputs), then the gradient of output 0, and write the gradient of each input (-1: not made by this pass). An op
+/// whose result_pass is I reads no gradient and writes its outputs before the gradients.
+struct Step {
+  OpPtr op;
+  Pass pass = Pass::kF;
+  std::vector<int> reads, writes;
+  std::vector<Traffic> inside;  ///< collectives within the kernel
+};
+
+struct Unit {
+  std::string name;  ///< "embed", "L07", "head"
+  int layer = -1;
+  std::vector<Slot> slots;
+  std::vector<Step> f, i, w;  ///< w holds matrix products and what they gather again
+  int input = -1, output = -1, output_gradient = -1, input_gradient = -1;  ///< boundary slots; -1 if none
+  std::vector<Parameter> parameters;  ///< owned ones
+  /// i with each w step right behind the i step that it waits for.
+  std::vector<Step> b() const;
+};
+
+/// How a layer is split: mesh, rules, and what is gathered again.
+struct LayerSplit {
+  MeshSizes mesh;
+  Rules rules;
+  WInputs w_inputs = WInputs::kGather;
+};
+LayerSplit split_of(const Plan& plan);
+
+/// place, partition, differentiate, keep. Throws InvalidInput if an op refuses its placement.
+Unit lower(const Layer& layer, const LayerSplit& split);
+
+/// Collectives of a list of steps, one line of `what` each: conversions and those inside kernels.
+struct NamedTraffic {
+  std::string what;
+  Traffic traffic;
+};
+std::vector<NamedTraffic> traffic(const Unit& unit, const std::vector<Step>& steps, const MeshSizes& mesh);
+
+/// Readable text: every step with its slots and placements, every collective with its bytes.
+std::string to_string(const Unit& unit, const MeshSizes& mesh);
+
+}  // namespace sextant

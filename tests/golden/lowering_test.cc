@@ -1,0 +1,145 @@
+// The calculus: what lowering derives for each layout, as golden text and as the counts of docs/placements.md section 5.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "sextant/program/program.h"
+#include "tests/support/golden.h"
+
+namespace sextant {
+namespace {
+
+// Shapes of the prototype lists: B 4, S 16, D 24, H 4, K 6, F 96, V 96; G 2 where there are kv heads.
+ModelConfig shape(const std::string& family) {
+  ModelConfig c;
+  c.family = family == "olmo2" ? "llama" : family;
+  c.layers = 1, c.width = 24, c.heads = 4, c.kv_heads = 2, c.head_width = 6, c.ffn_width = 96, c.vocabulary = 96, c.max_positions = 16;
+  if (family == "gpt2") {
+    c.kv_heads = 4, c.positions = Positions::kLearned, c.ffn = Ffn::kGelu, c.norm = NormKind::kLayer;
+    c.qkv_bias = c.attention_out_bias = c.ffn_bias = c.tied_head = true;
+  }
+  if (family == "qwen3") c.qk_norm = QkNorm::kHead;
+  if (family == "olmo2") c.qk_norm = QkNorm::kProjection;
+  return c;
+}
+
+struct Layout {
+  std::string name, family;
+  Plan plan;
+};
+
+Plan split(int tp, bool sp, int cp = 1, CpKind kind = CpKind::kAllGather, int dp = 1) {
+  Plan p;
+  p.tp = tp, p.sequence_parallel = sp, p.cp = cp, p.cp_kind = kind, p.dp_shard = dp;
+  p.microbatch_size = 4 / dp;
+  return p;
+}
+
+std::vector<Layout> layouts() {
+  return {{"gpt_tp2", "gpt2", split(2, false)},
+          {"gpt_tp2_sp", "gpt2", split(2, true)},
+          {"llama_tp4_kv2", "llama", split(4, false)},
+          {"llama_tp2_sp_cp2_all_gather", "llama", split(2, true, 2)},
+          {"llama_cp2_ulysses", "llama", split(1, false, 2, CpKind::kUlysses)},
+          {"qwen3_tp2", "qwen3", split(2, false)},
+          {"olmo2_tp2", "olmo2", split(2, false)},
+          {"gpt_dp2", "gpt2", split(1, false, 1, CpKind::kAllGather, 2)}};
+}
+
+Model model_of(const Layout& layout) { return build_model(shape(layout.family), sizes_of(layout.plan, {16, 4, DType::kF32})); }
+
+TEST(Lowering, GoldenText) {
+  for (const Layout& layout : layouts()) {
+    std::string text;
+    const LayerSplit split = split_of(layout.plan);
+    for (const Layer& layer : model_of(layout).layers) text += to_string(lower(layer, split), split.mesh);
+    EXPECT_EQ(compare_golden("golden/lowered/" + layout.name + ".txt", text), "");
+  }
+}
+
+// Bytes by collective and axis over the whole model, in units of A: one [B, S, D] tensor of a dp, cp rank.
+std::map<std::string, double> totals(const Layout& layout, Pass pass) {
+  std::map<std::string, double> out;
+  const LayerSplit split = split_of(layout.plan);
+  const double whole = 4.0 * 16 * 24 * 4 / layout.plan.dp_shard / layout.plan.cp;
+  for (const Layer& layer : model_of(layout).layers) {
+    const Unit unit = lower(layer, split);
+    for (const NamedTraffic& t : traffic(unit, pass == Pass::kF ? unit.f : pass == Pass::kI ? unit.i : unit.w, split.mesh))
+      out[std::string(name_of(t.traffic.kind)) + " " + std::string(name_of(t.traffic.axis))] += static_cast<double>(t.traffic.bytes.value) / whole;
+  }
+  return out;
+}
+
+using Totals = std::map<std::string, double>;
+void expect_totals(const Totals& found, const Totals& wanted, const std::string& where) {
+  EXPECT_EQ(found.size(), wanted.size()) << where;
+  for (const auto& [what, units] : wanted) {
+    ASSERT_TRUE(found.contains(what)) << where << ": " << what;
+    EXPECT_NEAR(found.at(what), units, 1e-9) << where << ": " << what;
+  }
+}
+
+// The prototype counts an all-reduce as n-1/n * 2 A; the loss statistics stand in F there, in I here (the head's F is
+// empty in training): max 1/24 and (sum exp, target) 2/24 of A, times 2(n-1)/n.
+TEST(Lowering, BytesAreThoseOfTheCalculus) {
+  const auto l = layouts();
+  const double tp2 = 3.0 / 24, tp4 = 1.5 * 3.0 / 24;
+  expect_totals(totals(l[0], Pass::kF), {{"all_reduce tp", 3}}, "gpt tp2 F");
+  expect_totals(totals(l[0], Pass::kI), {{"all_reduce tp", 3 + tp2}}, "gpt tp2 I");
+  expect_totals(totals(l[0], Pass::kW), {}, "gpt tp2 W");
+  expect_totals(totals(l[1], Pass::kF), {{"all_gather tp", 1.5}, {"reduce_scatter tp", 1.5}}, "gpt tp2 sp F");
+  expect_totals(totals(l[1], Pass::kI), {{"all_gather tp", 1.5}, {"reduce_scatter tp", 1.5}, {"all_reduce tp", tp2}}, "gpt tp2 sp I");
+  expect_totals(totals(l[1], Pass::kW), {{"all_gather tp", 1.0}}, "gpt tp2 sp W");  // both norms of the layer again
+  expect_totals(totals(l[2], Pass::kF), {{"all_reduce tp", 4.5}}, "llama tp4 F");
+  expect_totals(totals(l[2], Pass::kI), {{"all_reduce tp", 4.5 + tp4}}, "llama tp4 I");
+  expect_totals(totals(l[3], Pass::kF), {{"all_gather tp", 1.5}, {"reduce_scatter tp", 1.5}, {"all_gather cp", 0.5}}, "llama tp2 sp cp2 F");
+  expect_totals(totals(l[3], Pass::kI), {{"all_gather tp", 1.5}, {"reduce_scatter tp", 1.5}, {"reduce_scatter cp", 0.5}, {"all_reduce tp", tp2}}, "llama tp2 sp cp2 I");
+  expect_totals(totals(l[4], Pass::kF), {{"all_to_all cp", 1.5}}, "llama ulysses F");
+  expect_totals(totals(l[4], Pass::kI), {{"all_to_all cp", 1.5}}, "llama ulysses I");
+  expect_totals(totals(l[5], Pass::kF), {{"all_reduce tp", 3}}, "qwen3 tp2 F");
+  expect_totals(totals(l[5], Pass::kI), {{"all_reduce tp", 3 + tp2}}, "qwen3 tp2 I");
+  expect_totals(totals(l[6], Pass::kF), {{"all_reduce tp", 3 + 2.0 / 24}}, "olmo2 tp2 F");
+  expect_totals(totals(l[6], Pass::kI), {{"all_reduce tp", 3 + tp2 + 2.0 / 24}}, "olmo2 tp2 I");
+  expect_totals(totals(l[7], Pass::kF), {}, "gpt dp2 F");
+  expect_totals(totals(l[7], Pass::kI), {}, "gpt dp2 I");
+}
+
+// Parameters whose gradients are partial over an axis (or over copies), by name without the layer.
+std::string partial_over(const Layout& layout, Axis axis) {
+  std::string out;
+  const LayerSplit split = split_of(layout.plan);
+  for (const Layer& layer : model_of(layout).layers)
+    for (const Slot& slot : lower(layer, split).slots) {
+      if (slot.life != Life::kGradient || slot.spec.name.rfind("d.", 0) != 0) continue;
+      const Placement p = slot.spec.on(axis);
+      if (p.kind == Kind::kPartial || p.copies > 1) out += (out.empty() ? "" : " ") + slot.spec.name.substr(2) + (p.copies > 1 ? "/" + std::to_string(p.copies) : "");
+    }
+  return out;
+}
+
+TEST(Lowering, PartialGradientsAreThoseOfTheCalculus) {
+  const auto l = layouts();
+  EXPECT_EQ(partial_over(l[0], Axis::kTp), "");
+  EXPECT_EQ(partial_over(l[1], Axis::kTp), "embed.pos.w L00.down.b L00.norm2.w L00.norm2.b L00.out.b L00.norm1.w L00.norm1.b head.final_norm.w head.final_norm.b");
+  EXPECT_EQ(partial_over(l[2], Axis::kTp), "L00.v.w/2 L00.k.w/2");
+  EXPECT_EQ(partial_over(l[3], Axis::kTp), "L00.norm2.w L00.norm1.w head.final_norm.w");
+  EXPECT_EQ(partial_over(l[3], Axis::kCp), "embed.w L00.down.w L00.gate.w L00.up.w L00.norm2.w L00.out.w L00.v.w L00.k.w L00.q.w L00.norm1.w head.w head.final_norm.w");
+  EXPECT_EQ(partial_over(l[5], Axis::kTp), "L00.k_norm.w L00.q_norm.w");
+  EXPECT_EQ(partial_over(l[6], Axis::kTp), "");
+}
+
+TEST(Lowering, BackwardIsInputThenWeightStepsEachOnce) {
+  for (const Layout& layout : layouts()) {
+    const LayerSplit split = split_of(layout.plan);
+    for (const Layer& layer : model_of(layout).layers) {
+      const Unit unit = lower(layer, split);
+      EXPECT_EQ(unit.b().size(), unit.i.size() + unit.w.size()) << layer.name;
+      for (const Step& step : unit.w) EXPECT_TRUE(step.pass == Pass::kW || step.pass == Pass::kF) << layer.name;
+      for (const Step& step : unit.f)
+        for (const int slot : step.writes) EXPECT_NE(unit.slots[static_cast<std::size_t>(slot)].life, Life::kGradient) << "no F touches a gradient";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sextant
