@@ -1,11 +1,14 @@
 # One folder = one static library = one line of the architecture. A dependency must already be
 # a target, so the list of modules is a topological order and a cycle cannot be written down.
 function(sextant_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPS;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPS;LIBRARIES;EXCLUDE")
   string(REPLACE "/" "_" target ${name})
   set(dir ${CMAKE_CURRENT_SOURCE_DIR}/${name})
   file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cc)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  foreach(excluded IN LISTS arg_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "/${excluded}$")
+  endforeach()
   file(GLOB headers CONFIGURE_DEPENDS ${dir}/*.h)
 
   # Include view: <build>/include/<target>/sextant/<name> is a link to the source folder. Only the

@@ -43,11 +43,10 @@ Work Attention::work(Pass pass, std::span<const TensorSpec> local) const {
   return {causal, full, q * 3 + kv, q + kv};
 }
 
-Bytes Attention::scratch(Pass pass, std::span<const TensorSpec> local) const {
-  // One row of scores a query and head in flight in the plain kernel; two in the backward pass, and sum(o do).
-  const std::int64_t keys = local[1].size_of_dim('S'), unit = size_of(local[0].dtype);
-  if (pass == Pass::kF) return {};
-  return {local[0].size_of_dim('B') * local[0].size_of_dim('S') * local[0].size_of_dim('H') * unit + 0 * keys};
+Bytes Attention::scratch(Pass pass, std::span<const TensorSpec> local, int threads) const {
+  // A stripe of scores per thread: kStripe queries against the keys; two of them (p and dp) in the backward pass.
+  const std::int64_t stripe = kStripe * local[1].size_of_dim('S') * size_of(local[0].dtype);
+  return {threads * stripe * (pass == Pass::kF ? 1 : 2)};
 }
 
 }  // namespace sextant

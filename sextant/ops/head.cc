@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sextant/base/errors.h"
+#include "sextant/base/slices.h"
 
 namespace sextant {
 
@@ -31,15 +32,16 @@ Work Head::work(Pass pass, std::span<const TensorSpec> local) const {
 }
 
 std::int64_t Head::chunk(std::int64_t tokens, std::int64_t vocabulary) {
-  const std::int64_t fit = std::max<std::int64_t>(1, (std::int64_t{16} << 20) / 4 / vocabulary);
-  return std::min(tokens, fit >= 16 ? fit / 16 * 16 : fit);
+  const std::int64_t fit = std::max<std::int64_t>(1, (std::int64_t{32} << 20) / 4 / vocabulary);
+  const std::int64_t chunks = (tokens + fit - 1) / fit;
+  return (tokens + chunks - 1) / chunks;
 }
 
-Bytes Head::scratch(Pass pass, std::span<const TensorSpec> local) const {
+Bytes Head::scratch(Pass pass, std::span<const TensorSpec> local, int) const {
   if (pass == Pass::kF) return {};
   const std::int64_t tokens = local[2].elements(), vocabulary = local[1].dims[0].size;
   const std::int64_t rows = chunk(tokens, vocabulary);
-  return {rows * vocabulary * size_of(local[0].dtype) + rows * 8};
+  return aligned({rows * vocabulary * size_of(local[0].dtype)}) + Bytes{rows * 8};
 }
 
 }  // namespace sextant

@@ -75,8 +75,8 @@ class Op {
   virtual Pass gradient_pass(int) const { return Pass::kI; }
   /// The pass that makes the outputs in training: I for a head whose forward pass is empty.
   virtual Pass result_pass() const { return Pass::kF; }
-  /// Workspace that the kernels of this pass use, bytes on one rank.
-  virtual Bytes scratch(Pass, std::span<const TensorSpec>) const { return {}; }
+  /// Workspace that the kernels of this pass use, bytes on a rank of `threads` threads.
+  virtual Bytes scratch(Pass, std::span<const TensorSpec>, int) const { return {}; }
 };
 using OpPtr = std::shared_ptr<const Op>;
 

@@ -8,7 +8,7 @@
 namespace sextant {
 
 std::string_view name_of(Life life) {
-  constexpr std::string_view names[] = {"parameter", "gradient", "kept", "temporary", "boundary", "data"};
+  constexpr std::string_view names[] = {"parameter", "gradient", "result", "kept", "temporary", "boundary", "data"};
   return names[static_cast<std::size_t>(life)];
 }
 
@@ -121,7 +121,7 @@ std::string to_string(const Unit& unit, const MeshSizes& mesh) {
     if (slot.life == Life::kKept) kept.push_back(slot.spec.name);
   out += str("  kept: ", join(kept, ", "), "\n");
   for (const Slot& slot : unit.slots)
-    if (slot.life == Life::kGradient) out += str("  gradient ", slot.spec.name, " ", to_string(slot.spec, mesh), "\n");
+    if (slot.life == Life::kGradient || slot.life == Life::kResult) out += str("  ", name_of(slot.life), " ", slot.spec.name, " ", to_string(slot.spec, mesh), "\n");
   return out;
 }
 

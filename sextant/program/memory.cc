@@ -15,7 +15,8 @@ std::string_view name_of(MemoryTag tag) {
 MemoryTag tag_of(Life life) {
   switch (life) {
     case Life::kParameter: return MemoryTag::kParameters;
-    case Life::kGradient: return MemoryTag::kGradients;
+    case Life::kGradient:
+    case Life::kResult: return MemoryTag::kGradients;
     case Life::kKept: return MemoryTag::kActivations;
     case Life::kTemporary: return MemoryTag::kTemporary;
     case Life::kBoundary: return MemoryTag::kBoundary;
@@ -28,7 +29,7 @@ Bytes slot_bytes(const Unit& unit, int slot, const MeshSizes& mesh) {
   return aligned(local_bytes(unit.slots[static_cast<std::size_t>(slot)].spec, mesh));
 }
 
-TimedUnit time_unit(const Unit& unit, const MeshSizes& mesh) {
+TimedUnit time_unit(const Unit& unit, const MeshSizes& mesh, int threads) {
   TimedUnit timed;
   timed.f.steps = unit.f;
   timed.b.steps = unit.b();
@@ -46,8 +47,6 @@ TimedUnit time_unit(const Unit& unit, const MeshSizes& mesh) {
     list->allocate.resize(n), list->free.resize(n), list->scratch.resize(n);
     for (std::size_t s = 0; s < n; ++s) {
       const Step& step = list->steps[s];
-      std::vector<TensorSpec> in;
-      // Ops price themselves by their inputs; those of a backward step are found through the forward reads.
       for (const int slot : step.writes)
         if (slot >= 0 && is_instance(slot)) first_write.try_emplace(slot, Use{list, s}), last_use.insert_or_assign(slot, Use{list, s});
       for (const int slot : step.reads)
@@ -72,17 +71,17 @@ TimedUnit time_unit(const Unit& unit, const MeshSizes& mesh) {
       std::vector<TensorSpec> in = inputs[step.op.get()];
       if (in.empty())
         for (const int slot : step.reads) in.push_back(local(unit.slots[static_cast<std::size_t>(slot)].spec, mesh));
-      list->scratch[s] = aligned(step.op->scratch(step.pass, in));
+      list->scratch[s] = aligned(step.op->scratch(step.pass, in, threads));
     }
   return timed;
 }
 
-MemoryPlan plan_memory(const Program& program, Bytes state_per_element, Bytes data) {
+MemoryPlan plan_memory(const Program& program, Bytes state_per_element, Bytes data, int threads) {
   MemoryPlan plan;
   const RankProgram& rank = program.by_pp.at(0);
   std::array<Bytes, kNumMemoryTags> live{};
   const auto at = [&](MemoryTag tag) -> Bytes& { return live[static_cast<std::size_t>(tag)]; };
-  for (const Unit& unit : rank.units) plan.units.push_back(time_unit(unit, program.mesh));
+  for (const Unit& unit : rank.units) plan.units.push_back(time_unit(unit, program.mesh, threads));
   for (const Bucket& bucket : rank.buckets) {
     const Bytes bytes = aligned({bucket.elements * size_of(program.dtype)});
     at(MemoryTag::kParameters) += bytes;
@@ -90,11 +89,8 @@ MemoryPlan plan_memory(const Program& program, Bytes state_per_element, Bytes da
     if (state_per_element.value > 0) at(MemoryTag::kOptimizer) += aligned(state_per_element * bucket.elements);
   }
   for (const Unit& unit : rank.units)
-    for (std::size_t s = 0; s < unit.slots.size(); ++s) {
-      // The loss: one value a step beside the buckets.
-      const bool in_bucket = unit.slots[s].spec.name.rfind("d.", 0) == 0;
-      if (unit.slots[s].life == Life::kGradient && !in_bucket) at(MemoryTag::kGradients) += slot_bytes(unit, static_cast<int>(s), program.mesh);
-    }
+    for (std::size_t s = 0; s < unit.slots.size(); ++s)
+      if (unit.slots[s].life == Life::kResult) at(MemoryTag::kGradients) += slot_bytes(unit, static_cast<int>(s), program.mesh);
   at(MemoryTag::kData) += data;
 
   const auto look = [&](const std::string& where) {

@@ -20,7 +20,7 @@ struct TimedSteps {
 struct TimedUnit {
   TimedSteps f, b;
 };
-TimedUnit time_unit(const Unit& unit, const MeshSizes& mesh);
+TimedUnit time_unit(const Unit& unit, const MeshSizes& mesh, int threads);
 
 /// Bytes of one instance of a slot, aligned.
 Bytes slot_bytes(const Unit& unit, int slot, const MeshSizes& mesh);
@@ -32,7 +32,7 @@ struct MemoryPlan {
   std::string peak_where;                         ///< the instruction and step of the peak
 };
 /// `state_per_element`: optimizer bytes for each parameter element (0 SGD, 2 values for AdamW); `data` what the loader
-/// holds for a step.
-MemoryPlan plan_memory(const Program& program, Bytes state_per_element, Bytes data);
+/// holds for a step; `threads` of a rank, since kernels take workspace for each.
+MemoryPlan plan_memory(const Program& program, Bytes state_per_element, Bytes data, int threads);
 
 }  // namespace sextant

@@ -135,7 +135,7 @@ void partition(Draft& d) {
       const bool converted = o == 0 && node.op->result_pass() == Pass::kF && spec.at != own;
       if (converted) spec.name += ".sum";
       const bool is_result_of_step = node.op->result_pass() == Pass::kI;
-      bound.out.push_back(d.add_slot(spec, is_result_of_step ? Life::kGradient : Life::kTemporary));
+      bound.out.push_back(d.add_slot(spec, is_result_of_step ? Life::kResult : Life::kTemporary));
     }
     if (node.op->result_pass() == Pass::kF) d.unit.f.push_back({node.op, Pass::kF, bound.in, bound.out, bound.inside_f});
     for (std::size_t o = 0; o < node.out.size(); ++o) {

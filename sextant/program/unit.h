@@ -10,7 +10,8 @@ namespace sextant {
 
 enum class Life : std::uint8_t {
   kParameter,  ///< lives as long as the run, in a bucket
-  kGradient,   ///< one instance a step, contributions of all microbatches add up: parameter gradients, loss
+  kGradient,   ///< of a parameter, in its bucket: one instance a step, contributions of all microbatches add up
+  kResult,     ///< the loss: one value a step, summed over microbatches
   kKept,       ///< from F until its last reader in I or W
   kTemporary,  ///< within one pass
   kBoundary,   ///< handed from unit to unit

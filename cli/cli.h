@@ -1,0 +1,53 @@
+#pragma once
+// What the subcommands share: arguments, help, output.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sextant/base/errors.h"
+#include "sextant/base/value.h"
+#include "sextant/runtime/train/run_config.h"
+
+namespace sextant::cli {
+
+struct Option {
+  std::string name;      ///< "--ranks"
+  std::string value;     ///< "N" in the help; "" for a flag; "[=FILE]" for a flag that may carry a value
+  std::string help;
+};
+struct Command {
+  std::string name, arguments, summary;
+  std::vector<Option> options;
+  std::string details;   ///< examples and notes behind the options
+  int (*run)(const class Arguments&) = nullptr;
+};
+
+/// Parsed arguments of a command.
+class Arguments {
+ public:
+  /// Throws InvalidInput (usage) on an unknown option, with the nearest name, or a missing value.
+  Arguments(const Command& command, const std::vector<std::string>& words);
+  bool has(const std::string& name) const;
+  std::optional<std::string> value(const std::string& name) const;
+  std::int64_t integer(const std::string& name, std::int64_t otherwise, std::int64_t least, std::int64_t most) const;
+  double number(const std::string& name, double otherwise, double least, double most) const;
+  /// Words that are no options.
+  const std::vector<std::string>& words() const { return words_; }
+  /// The one file of the command and the overrides behind it. Throws InvalidInput (usage) if there is none.
+  std::string file(const std::string& what) const;
+  std::vector<Override> overrides() const;
+  const Command& command() const { return command_; }
+
+ private:
+  const Command& command_;
+  std::vector<std::pair<std::string, std::string>> options_;
+  std::vector<std::string> words_;
+};
+
+std::string help(const Command& command);
+/// Prints `value` where --json asks for it: standard output, or the file of --json=FILE.
+void write_json(const Arguments& arguments, const Value& value);
+
+extern const Command train, generate, data, check, presets;
+
+}  // namespace sextant::cli

@@ -1,0 +1,38 @@
+#include <iostream>
+#include <thread>
+
+#include "cli/cli.h"
+#include "sextant/runtime/train/trainer.h"
+
+namespace sextant::cli {
+namespace {
+
+int run_generate(const Arguments& a) {
+  GenerateOptions options;
+  options.folder = a.file("the folder of a trained model");
+  options.prompt = a.value("--prompt").value_or("");
+  options.tokens = a.integer("--tokens", 200, 1, 1 << 20);
+  options.temperature = a.number("--temperature", 0.8, 0, 100);
+  options.seed = static_cast<std::uint64_t>(a.integer("--seed", 1, 0, std::int64_t{1} << 62));
+  options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  // A model may write anything; control bytes stay off the terminal.
+  sextant::generate(options, [](std::string_view text) {
+    for (const char c : text) std::cout << (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' ? ' ' : c);
+    std::cout << std::flush;
+  });
+  std::cout << "\n";
+  return 0;
+}
+
+}  // namespace
+
+const Command generate = {
+    "generate", "FOLDER [--prompt TEXT]", "Lets a trained model continue a prompt.",
+    {{"--prompt", "TEXT", "how the text begins"},
+     {"--tokens", "N", "how many tokens to write (200)"},
+     {"--temperature", "X", "0 takes the likeliest token; higher is freer (0.8)"},
+     {"--seed", "N", "of the draws (1)"}},
+    "Example:\n  sextant generate runs/kjv --prompt \"In the beginning\" --tokens 300\n",
+    run_generate};
+
+}  // namespace sextant::cli

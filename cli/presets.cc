@@ -1,0 +1,42 @@
+#include <cstdio>
+#include <iostream>
+
+#include "cli/cli.h"
+
+namespace sextant::cli {
+namespace {
+
+int run_presets(const Arguments& a) {
+  if (!a.words().empty()) {
+    for (const Preset& p : model_presets())
+      if (p.name == a.words()[0]) return std::cout << p.text, 0;
+    find_model(a.words()[0]);  // says what is near
+  }
+  Value::Array all;
+  for (const Preset& p : model_presets()) {
+    const ModelConfig c = find_model(p.name);
+    const std::int64_t parameters = build_model(c, {}).num_parameters();
+    char line[160];
+    std::snprintf(line, sizeof line, "%-22s %-6s %4lld layers  width %6lld  %20s parameters\n", p.name.c_str(), c.family.c_str(), static_cast<long long>(c.layers), static_cast<long long>(c.width), with_commas(parameters).c_str());
+    if (!a.has("--json")) std::cout << line;
+    Value v;
+    v.set("name", p.name);
+    v.set("family", c.family);
+    v.set("layers", c.layers);
+    v.set("width", c.width);
+    v.set("parameters", parameters);
+    all.push_back(std::move(v));
+  }
+  write_json(a, Value(std::move(all)));
+  return 0;
+}
+
+}  // namespace
+
+const Command presets = {
+    "presets", "[NAME]", "Lists the models that are built in, or prints one's config.",
+    {{"--json", "[=FILE]", "the list as JSON"}},
+    "Example:\n  sextant presets llama3.1-8b\n",
+    run_presets};
+
+}  // namespace sextant::cli

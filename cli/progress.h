@@ -1,0 +1,25 @@
+#pragma once
+// Progress of a training run: one live line on a terminal, plain lines in a log.
+#include <string>
+
+#include "sextant/runtime/train/trainer.h"
+
+namespace sextant::cli {
+
+class Progress {
+ public:
+  Progress(const RunConfig& config, double flops_per_step, double peak_flops);
+  void step(const StepRecord& record);
+  /// Ends the live line, if any.
+  void finish();
+
+ private:
+  std::string line(const StepRecord& record) const;
+  const RunConfig& config_;
+  double flops_per_step_, peak_flops_;
+  bool terminal_;
+  double smoothed_ = 0;  // seconds a step
+  double shown_ = 0;     // when the live line was last drawn
+};
+
+}  // namespace sextant::cli

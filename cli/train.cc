@@ -1,0 +1,129 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <iostream>
+
+#include "cli/cli.h"
+#include "cli/progress.h"
+#include "sextant/program/memory.h"
+#include "sextant/program/program.h"
+#include "sextant/runtime/kernels/gemm.h"
+#include "sextant/runtime/train/trainer.h"
+
+namespace sextant::cli {
+namespace {
+
+/// Appends a JSON line a step.
+class Metrics {
+ public:
+  explicit Metrics(const std::string& path) : path_(path) {
+    if (path_.empty()) return;
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd_ < 0) throw InvalidInput(str("train.metrics ", printable(path_), ": cannot be written: ", std::strerror(errno)), ExitCode::kStorage);
+  }
+  ~Metrics() { if (fd_ >= 0) ::close(fd_); }
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+  void step(const StepRecord& r) {
+    if (fd_ < 0) return;
+    Value v;
+    v.set("step", r.step);
+    v.set("loss", r.result.loss);
+    v.set("grad_norm", r.result.grad_norm);
+    v.set("learning_rate", r.result.learning_rate);
+    v.set("tokens", r.result.tokens);
+    v.set("skipped", r.result.skipped);
+    v.set("time_s", r.time.value);
+    v.set("resident_bytes", r.resident.value);
+    const std::string line = to_json(v) + "\n";
+    if (::write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+      throw InvalidInput(str("train.metrics ", printable(path_), ": cannot be written: ", std::strerror(errno)), ExitCode::kStorage);
+  }
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+};
+
+std::string bar(double fraction) {
+  const int cells = static_cast<int>(std::lround(30 * fraction));
+  return std::string(static_cast<std::size_t>(cells), '#');
+}
+
+void print_summary(const RunSummary& s, const RunConfig& config) {
+  std::cerr << "\nWhere the time went (first rank):\n";
+  double total = 0, rest = 0;
+  for (const auto& [what, time] : s.time_by_what) total += time.value;
+  for (std::size_t i = 0; i < s.time_by_what.size(); ++i) {
+    const auto& [what, time] = s.time_by_what[i];
+    if (i >= 10) {
+      rest += time.value;
+      continue;
+    }
+    char line[160];
+    std::snprintf(line, sizeof line, "  %-16s %5.1f%%  %s\n", what.c_str(), 100 * time.value / total, bar(time.value / total).c_str());
+    std::cerr << line;
+  }
+  if (rest > 0) std::cerr << str("  and ", static_cast<double>(std::lround(1000 * rest / total)) / 10, "% in ", s.time_by_what.size() - 10, " others\n");
+  std::cerr << "\nMemory of a rank at its peak: " << human(s.peak_memory) << ", promised " << human(s.predicted_peak_memory) << (s.peak_memory == s.predicted_peak_memory ? " (equal to the byte)" : " (DIFFERENT)") << "\n";
+  for (int t = 0; t < kNumMemoryTags; ++t)
+    if (s.peak_by_tag[static_cast<std::size_t>(t)].value > 0) {
+      char line[80];
+      std::snprintf(line, sizeof line, "  %-12s %s\n", std::string(name_of(static_cast<MemoryTag>(t))).c_str(), human(s.peak_by_tag[static_cast<std::size_t>(t)]).c_str());
+      std::cerr << line;
+    }
+  std::cerr << "  resident peak of the process: " << human(s.resident_peak) << "\n";
+  std::cerr << "\nBytes that a rank received: " << human(s.comm.total()) << ", promised " << human(s.predicted_comm.total()) << (s.comm.total() == s.predicted_comm.total() ? " (equal to the byte)" : " (DIFFERENT)") << "\n";
+  const auto group = [](const char* name, Bytes got) { if (got.value > 0) std::cerr << "  " << name << ": " << human(got) << "\n"; };
+  group("gradients over dp_shard·cp", s.comm.zero);
+  group("gradients over dp_replicate", s.comm.replicas);
+  group("loss and token counts", s.comm.data);
+  std::cerr << "\nSpeed: " << human(s.tokens_per_s, "tok/s") << ", " << human(s.step_time) << " a step (median), " << std::lround(100 * s.mfu) << "% of the measured peak of " << human(s.peak_flops, "FLOP/s") << "\n";
+  std::cerr << "Loss: " << s.losses.front() << " -> " << s.losses.back() << (s.skipped ? str("; ", s.skipped, " steps were skipped") : "") << "\n";
+  if (!config.output.empty()) std::cerr << "Weights: " << config.output << "/model.safetensors   (sextant generate " << config.output << " --prompt \"In the beginning\")\n";
+}
+
+int run_train(const Arguments& a) {
+  const RunConfig config = read_run(a.file("a run file"), a.overrides(), static_cast<int>(a.integer("--ranks", 0, 1, 4096)));
+  const Model model = build_model(config.model, sizes_of(config.plan, config.workload));
+  const Program program = build_program(model, config.plan);
+  if (a.has("--print-program")) {
+    std::cout << to_string(program);
+    if (a.value("--print-program") == "units")
+      for (const Unit& unit : program.by_pp[0].units) std::cout << to_string(unit, program.mesh);
+    return 0;
+  }
+  const int ranks = config.plan.num_ranks();
+  std::cerr << config.model.family << ", " << with_commas(model.num_parameters()) << " parameters; " << ranks << (ranks == 1 ? " rank" : " ranks") << " x " << config.threads << (config.threads == 1 ? " thread" : " threads")
+            << ", step of " << config.workload.global_batch << " x " << config.workload.sequence << " tokens in " << config.plan.num_microbatches << " microbatches of " << config.plan.microbatch_size
+            << "; products by " << gemm_library() << "\n";
+  Metrics metrics(config.metrics);
+  Progress progress(config, model_flops(program), measured_peak_flops(std::min(ranks * config.threads, static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))))));
+  const RunSummary summary = sextant::train(config, {[&](const StepRecord& r) {
+    metrics.step(r);
+    progress.step(r);
+  }, {}});
+  progress.finish();
+  print_summary(summary, config);
+  write_json(a, to_value(summary));
+  return 0;
+}
+
+}  // namespace
+
+const Command train = {
+    "train", "RUN.toml [--ranks N] [section.key=value ...]", "Trains the model of a run file.",
+    {{"--ranks", "N", "ranks as threads of this process; fills plan.dp_shard if the file leaves it out"},
+     {"--print-program", "[=units]", "prints what a step does and ends; =units: with every op of every layer"},
+     {"--json", "[=FILE]", "the summary as JSON, to standard output or a file"}},
+    "Examples:\n"
+    "  sextant train examples/kjv/run.toml --ranks 4\n"
+    "  sextant train examples/kjv/run.toml train.steps=20 optimizer.learning_rate=1e-3\n"
+    "  sextant train examples/kjv/run.toml --print-program\n"
+    "\nProgress goes to standard error. Exit codes: 0 done, 2 usage, 3 invalid run file, 4 does not fit,\n"
+    "5 damaged data, 7 a rank is missing, 8 the loss diverged, 9 storage (docs/errors.md).\n",
+    run_train};
+
+}  // namespace sextant::cli

@@ -1,0 +1,38 @@
+#pragma once
+// safetensors files: a strict, bounded reader and an atomic writer.
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sextant {
+
+struct StoredTensor {
+  std::string name;
+  std::string dtype;  ///< "F32", "F64", ...
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> data;
+};
+
+/// An open file. Everything is checked before it is returned: header length, JSON, known dtypes, sizes in checked
+/// arithmetic, and that the tensors cover the data exactly, without overlap or hole.
+class Safetensors {
+ public:
+  /// Throws InvalidInput: storage if it cannot be read, corrupt if anything is off, with file, tensor and found/allowed.
+  static Safetensors open(const std::string& path);
+  /// The same on bytes in memory, for tests and fuzzing. `name` stands in messages.
+  static Safetensors parse(std::span<const std::byte> bytes, const std::string& name);
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  const StoredTensor* find(std::string_view name) const;
+
+ private:
+  std::shared_ptr<void> file_;
+  std::vector<StoredTensor> tensors_;
+};
+
+/// Writes the tensors in order, through a temporary file, fsync and rename. Throws InvalidInput (storage).
+void write_safetensors(const std::string& path, const std::vector<StoredTensor>& tensors);
+
+}  // namespace sextant

@@ -1,0 +1,141 @@
+#include "sextant/runtime/data/tokens.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "sextant/base/errors.h"
+
+namespace sextant {
+namespace {
+
+struct Header {
+  char magic[8];
+  std::uint32_t version, width;
+  std::uint64_t vocabulary, count;
+};
+constexpr char kMagic[] = "SXTOKENS";
+static_assert(sizeof(Header) == 32);
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) {
+  const auto fail = [&](const std::string& why) { throw InvalidInput(str(printable(path), ": ", why), ExitCode::kStorage); };
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) fail(str("cannot be read: ", std::strerror(errno)));
+  struct stat info {};
+  const bool known = ::fstat(fd, &info) == 0;
+  if (!known || !S_ISREG(info.st_mode)) {
+    ::close(fd);
+    fail(known && S_ISDIR(info.st_mode) ? "is a folder, expected a file" : "is no regular file");
+  }
+  size_ = static_cast<std::size_t>(info.st_size);
+  if (size_ > 0) {
+    void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (mapped == MAP_FAILED) {
+      const std::string why = std::strerror(errno);
+      ::close(fd);
+      fail("cannot be mapped: " + why);
+    }
+    data_ = static_cast<const std::byte*>(mapped);
+  }
+  ::close(fd);
+}
+
+MappedFile::~MappedFile() {
+  if (size_ > 0) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void require_text(std::span<const std::byte> bytes, const std::string& path) {
+  std::int64_t control = 0;
+  const auto head = bytes.first(std::min<std::size_t>(bytes.size(), std::size_t{1} << 20));
+  for (std::size_t i = 0; i < head.size(); ++i) {
+    const auto b = static_cast<unsigned char>(head[i]);
+    if (b == 0)
+      throw InvalidInput(str(printable(path), ": byte ", i, " is NUL, so this is no text; give UTF-8 text, or a token file made by 'sextant data'"), ExitCode::kCorrupt);
+    control += b < 0x20 && b != '\n' && b != '\t' && b != '\r' && b != '\f';
+  }
+  if (control * 10 > static_cast<std::int64_t>(head.size()))
+    throw InvalidInput(str(printable(path), ": ", control, " of the first ", head.size(), " bytes are control bytes, so this is no text; give UTF-8 text, or a token file made by 'sextant data'"), ExitCode::kCorrupt);
+}
+
+Tokens Tokens::open(const std::string& path) {
+  Tokens t;
+  t.path_ = path;
+  t.file_ = std::make_shared<MappedFile>(path);
+  const auto bytes = t.file_->bytes();
+  if (bytes.empty()) throw InvalidInput(str(printable(path), ": is empty; give a file with text"), ExitCode::kCorrupt);
+  const bool is_token_file = bytes.size() >= 8 && std::memcmp(bytes.data(), kMagic, 8) == 0;
+  if (!is_token_file) {
+    require_text(bytes, path);
+    t.text_ = reinterpret_cast<const unsigned char*>(bytes.data());
+    t.count_ = static_cast<std::int64_t>(bytes.size()) + 1;
+    return t;
+  }
+  const auto corrupt = [&](const std::string& why) { throw InvalidInput(str(printable(path), ": damaged token file: ", why, "; make it again with 'sextant data'"), ExitCode::kCorrupt); };
+  if (bytes.size() < sizeof(Header)) corrupt(str("has ", bytes.size(), " bytes, less than its header of ", sizeof(Header)));
+  Header h;
+  std::memcpy(&h, bytes.data(), sizeof h);
+  if (h.version != 1) corrupt(str("version ", h.version, ", known: 1"));
+  if (h.width != 2 && h.width != 4) corrupt(str(h.width, " bytes per token, known: 2, 4"));
+  if (h.vocabulary == 0 || h.vocabulary > (std::uint64_t{1} << 31)) corrupt(str("vocabulary ", h.vocabulary));
+  const std::uint64_t held = (bytes.size() - sizeof(Header)) / h.width;
+  if (h.count != held || (bytes.size() - sizeof(Header)) % h.width != 0) corrupt(str("its header says ", h.count, " tokens, the file holds ", held));
+  t.width_ = static_cast<int>(h.width);
+  t.count_ = static_cast<std::int64_t>(h.count);
+  t.vocabulary_ = static_cast<std::int64_t>(h.vocabulary);
+  t.text_ = reinterpret_cast<const unsigned char*>(bytes.data()) + sizeof(Header);
+  return t;
+}
+
+TokenWriter::TokenWriter(std::string path, std::int64_t vocabulary) : path_(std::move(path)), temporary_(path_ + ".tmp" + std::to_string(::getpid())), vocabulary_(vocabulary) {
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd_ < 0) throw InvalidInput(str(printable(path_), ": cannot be written: ", std::strerror(errno)), ExitCode::kStorage);
+  buffer_.resize(sizeof(Header) / 2);  // its place; written by finish()
+}
+
+TokenWriter::~TokenWriter() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+}
+
+void TokenWriter::flush() {
+  const char* data = reinterpret_cast<const char*>(buffer_.data());
+  std::size_t left = buffer_.size() * 2;
+  while (left > 0) {
+    const ssize_t put = ::write(fd_, data, left);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) throw InvalidInput(str(printable(path_), ": cannot be written: ", std::strerror(errno)), ExitCode::kStorage);
+    data += put, left -= static_cast<std::size_t>(put);
+  }
+  buffer_.clear();
+}
+
+void TokenWriter::document(std::string_view text) {
+  for (const char c : text) buffer_.push_back(static_cast<unsigned char>(c));
+  buffer_.push_back(static_cast<std::uint16_t>(kEndOfText));
+  count_ += static_cast<std::int64_t>(text.size()) + 1;
+  if (buffer_.size() > (std::size_t{1} << 20)) flush();
+}
+
+std::int64_t TokenWriter::finish() {
+  flush();
+  Header h{{}, 1, 2, static_cast<std::uint64_t>(vocabulary_), static_cast<std::uint64_t>(count_)};
+  std::memcpy(h.magic, kMagic, 8);
+  const bool done = ::pwrite(fd_, &h, sizeof h, 0) == static_cast<ssize_t>(sizeof h) && ::fsync(fd_) == 0;
+  const std::string why = std::strerror(errno);
+  ::close(fd_);
+  fd_ = -1;
+  if (!done || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    ::unlink(temporary_.c_str());
+    throw InvalidInput(str(printable(path_), ": cannot be written: ", done ? std::strerror(errno) : why), ExitCode::kStorage);
+  }
+  return count_;
+}
+
+}  // namespace sextant

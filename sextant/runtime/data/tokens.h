@@ -1,0 +1,76 @@
+#pragma once
+// Text as tokens: the byte-level tokenizer and memory-mapped token files.
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sextant {
+
+/// The built-in tokenizer: ids 0-255 are bytes, 256 ends a document.
+inline constexpr std::int32_t kEndOfText = 256;
+inline constexpr std::int64_t kByteVocabulary = 257;
+
+/// A file of the process' address space, read-only.
+class MappedFile {
+ public:
+  /// Throws InvalidInput (storage) if the file cannot be mapped; an empty file maps as empty.
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// Tokens of a training set, in order. Documents end with kEndOfText.
+class Tokens {
+ public:
+  /// A token file written by `sextant data`, or a plain text file, read as bytes. Throws InvalidInput if it is missing,
+  /// empty, damaged, or binary where text is expected.
+  static Tokens open(const std::string& path);
+
+  std::int64_t size() const { return count_; }
+  std::int64_t vocabulary() const { return vocabulary_; }
+  std::int32_t operator[](std::int64_t i) const {
+    if (width_ == 0) return i + 1 == count_ ? kEndOfText : static_cast<std::int32_t>(text_[i]);
+    return width_ == 2 ? reinterpret_cast<const std::uint16_t*>(text_)[i] : reinterpret_cast<const std::int32_t*>(text_)[i];
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::shared_ptr<MappedFile> file_;
+  std::string path_;
+  const unsigned char* text_ = nullptr;
+  int width_ = 0;  // bytes of a token; 0: plain text
+  std::int64_t count_ = 0, vocabulary_ = kByteVocabulary;
+};
+
+/// Writes documents (each followed by kEndOfText) as a token file. Layout, little-endian: "SXTOKENS", u32 version 1, u32
+/// bytes per token (2 or 4), u64 vocabulary, u64 count, then the tokens.
+class TokenWriter {
+ public:
+  TokenWriter(std::string path, std::int64_t vocabulary);
+  ~TokenWriter();
+  TokenWriter(const TokenWriter&) = delete;
+  TokenWriter& operator=(const TokenWriter&) = delete;
+  void document(std::string_view text);
+  /// Completes the header and gives the file its name. Returns the number of tokens.
+  std::int64_t finish();
+
+ private:
+  void flush();
+  std::string path_, temporary_;
+  int fd_ = -1;
+  std::int64_t vocabulary_, count_ = 0;
+  std::vector<std::uint16_t> buffer_;
+};
+
+/// Throws InvalidInput if the bytes are no text: a NUL byte, or over 1 in 10 control bytes.
+void require_text(std::span<const std::byte> bytes, const std::string& path);
+
+}  // namespace sextant

@@ -1,0 +1,300 @@
+#include "sextant/runtime/exec/executor.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "sextant/base/errors.h"
+#include "sextant/base/random.h"
+#include "sextant/ops/convert.h"
+
+namespace sextant {
+namespace {
+
+constexpr int tag(MemoryTag t) { return static_cast<int>(t); }
+
+// The loader's tensors: every data slot of the program, once by name.
+std::map<std::string, TensorSpec> data_tensors(const Program& program) {
+  std::map<std::string, TensorSpec> out;
+  for (const Unit& unit : program.by_pp.at(0).units)
+    for (const Slot& slot : unit.slots)
+      if (slot.life == Life::kData) out.emplace(slot.spec.name, local(slot.spec, program.mesh));
+  return out;
+}
+
+std::vector<int> ranks_where(const MeshSizes& mesh, const auto& belongs) {
+  std::vector<int> ranks;
+  for (int r = 0; r < mesh.num_ranks(); ++r)
+    if (belongs(coordinates_of(r, mesh))) ranks.push_back(r);
+  return ranks;
+}
+
+}  // namespace
+
+Coordinates coordinates_of(int rank, const MeshSizes& mesh) {
+  Coordinates c;
+  c.tp = rank % mesh[Axis::kTp], rank /= mesh[Axis::kTp];
+  c.cp = rank % mesh[Axis::kCp], rank /= mesh[Axis::kCp];
+  c.dp_shard = rank % mesh[Axis::kDpShard], rank /= mesh[Axis::kDpShard];
+  c.dp_replicate = rank;
+  return c;
+}
+
+Bytes data_bytes(const Program& program) {
+  Bytes sum;
+  for (const auto& [name, spec] : data_tensors(program)) sum += aligned({spec.elements() * size_of(spec.dtype) * program.num_microbatches});
+  return sum;
+}
+
+Bytes state_bytes_per_element(const Program& program, OptimizerKind kind) { return {state_values(kind) * size_of(program.dtype)}; }
+
+Executor::Executor(const Program& program, const KernelTable& kernels, Communicator& world, ExecutorOptions options)
+    : program_(program),
+      rank_(program.by_pp.at(0)),
+      options_(std::move(options)),
+      memory_(plan_memory(program, state_bytes_per_element(program, options_.optimizer.kind), data_bytes(program), options_.threads)),
+      // Best fit leaves gaps; address space costs nothing until touched.
+      pool_(options_.memory.value > 0 ? options_.memory : memory_.peak * 2 + Bytes{1 << 26}, options_.poison),
+      team_(options_.threads, options_.spin),
+      world_(world) {
+  check(world.size() == program.mesh.num_ranks(), "the world has as many ranks as the program");
+  if (program.mesh[Axis::kTp] > 1 || program.mesh[Axis::kCp] > 1)
+    throw InvalidInput("this runtime runs data-parallel plans; tp and cp above 1 can be checked and printed, not trained yet: set tp = 1, cp = 1");
+
+  const Coordinates own = coordinates_of(world.rank(), program.mesh);
+  zero_ = world.group(ranks_where(program.mesh, [&](const Coordinates& c) { return c.tp == own.tp && c.dp_replicate == own.dp_replicate; }));
+  replicas_ = world.group(ranks_where(program.mesh, [&](const Coordinates& c) { return c.tp == own.tp && c.cp == own.cp && c.dp_shard == own.dp_shard; }));
+  data_group_ = world.group(ranks_where(program.mesh, [&](const Coordinates& c) { return c.tp == own.tp; }));
+
+  const std::int64_t unit_bytes = size_of(program.dtype);
+  for (std::size_t b = 0; b < rank_.buckets.size(); ++b) {
+    const Bucket& bucket = rank_.buckets[b];
+    BucketMemory memory;
+    const Bytes bytes{bucket.elements * unit_bytes};
+    // Padding between parameters travels with them, so it is written once.
+    const auto take = [&](Bytes size, MemoryTag which) {
+      Buffer buffer(pool_, size, tag(which));
+      std::memset(buffer.data(), 0, static_cast<std::size_t>(size.value));
+      return buffer;
+    };
+    memory.parameters = take(bytes, MemoryTag::kParameters);
+    memory.gradients = take(bytes, MemoryTag::kGradients);
+    if (const int values = state_values(options_.optimizer.kind)) memory.state = take(bytes * values, MemoryTag::kOptimizer);
+    for (const Placed& p : bucket.parameters) {
+      const Parameter& parameter = rank_.units[static_cast<std::size_t>(p.unit)].parameters[static_cast<std::size_t>(p.parameter)];
+      placed_[parameter.spec.name] = {static_cast<int>(b), p.offset, p.size};
+      memory.ranges.push_back({p.offset, p.offset + p.size, parameter.is_matrix});
+    }
+    buckets_.push_back(std::move(memory));
+  }
+  for (const auto& [name, spec] : data_tensors(program))
+    data_[name] = {Buffer(pool_, {spec.elements() * size_of(spec.dtype) * program.num_microbatches}, tag(MemoryTag::kData)), spec.elements()};
+
+  instances_.resize(static_cast<std::size_t>(program.num_microbatches));
+  for (std::size_t u = 0; u < rank_.units.size(); ++u) {
+    const Unit& unit = rank_.units[u];
+    ReadyUnit ready;
+    for (const Slot& slot : unit.slots) ready.specs.push_back(local(slot.spec, program.mesh));
+    const auto prepare = [&](const TimedSteps& timed, std::vector<ReadyStep>& out) {
+      for (const Step& step : timed.steps) out.push_back({kernels.find(step.op->kind(), step.pass, program.dtype), str(step.op->kind(), " ", name_of(step.pass))});
+    };
+    prepare(memory_.units[u].f, ready.f);
+    prepare(memory_.units[u].b, ready.b);
+    units_.push_back(std::move(ready));
+    per_step_.emplace_back(unit.slots.size());
+    for (std::size_t s = 0; s < unit.slots.size(); ++s) {
+      const Slot& slot = unit.slots[s];
+      if (slot.life == Life::kResult) loss_ = Buffer(pool_, {8}, tag(MemoryTag::kGradients));
+      void* data = slot.life == Life::kParameter ? place(slot.spec.name, false)
+                   : slot.life == Life::kGradient ? place(slot.spec.name.substr(2), true)  // "d." in front
+                   : slot.life == Life::kResult ? loss_.data() : nullptr;
+      if (!data) continue;
+      per_step_[u][s] = &shared_[slot.spec.name];
+      *per_step_[u][s] = {data, false};
+    }
+    for (auto& microbatch : instances_) microbatch.emplace_back(unit.slots.size());
+  }
+  pending_.resize(rank_.buckets.size());
+}
+
+void* Executor::place(const std::string& name, bool gradient) {
+  const auto found = placed_.find(name);
+  check(found != placed_.end(), "a parameter has a place in a bucket");
+  const BucketMemory& bucket = buckets_[static_cast<std::size_t>(found->second.bucket)];
+  return static_cast<char*>((gradient ? bucket.gradients : bucket.parameters).data()) + found->second.offset * size_of(program_.dtype);
+}
+
+void Executor::initialise() {
+  for (const Unit& unit : rank_.units)
+    for (const Parameter& p : unit.parameters) {
+      const RandomStream stream(options_.seed, Purpose::kInitialValue, hash_name(p.spec.name));
+      const auto fill = [&](auto* values) {
+        using T = std::remove_pointer_t<decltype(values)>;
+        team_.split(p.spec.elements(), 4096, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) {
+            if (p.initial.kind == Initial::Kind::kNormal) values[i] = static_cast<T>(p.initial.deviation * stream.normal(static_cast<std::uint64_t>(i)));
+            else values[i] = p.initial.kind == Initial::Kind::kOnes ? T{1} : T{0};
+          }
+        });
+      };
+      if (program_.dtype == DType::kF64) fill(parameter<double>(p.spec.name).data());
+      else fill(parameter<float>(p.spec.name).data());
+    }
+}
+
+Seconds Executor::now() const { return {std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count()}; }
+
+void Executor::end_event(const std::string& what, Bytes bytes) {
+  const Seconds end = now();
+  timeline_.events.push_back({what, event_start_, end, bytes});
+  event_start_ = end;
+}
+
+Executor::Instance& Executor::instance(int unit, int slot, int microbatch) {
+  Instance* per_step = per_step_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(slot)];
+  return per_step ? *per_step : instances_[static_cast<std::size_t>(microbatch)][static_cast<std::size_t>(unit)][static_cast<std::size_t>(slot)];
+}
+
+void Executor::hand_over(int from_unit, int from_slot, int to_unit, int to_slot, int microbatch) {
+  Instance& from = instance(from_unit, from_slot, microbatch);
+  check(from.data && from.written, "a boundary tensor is made before it is used");
+  instance(to_unit, to_slot, microbatch) = std::exchange(from, {});
+}
+
+Payload Executor::gradients_of(int bucket) { return {buckets_[static_cast<std::size_t>(bucket)].gradients.data(), rank_.buckets[static_cast<std::size_t>(bucket)].elements, program_.dtype}; }
+
+void Executor::run(const Instruction& instruction) {
+  const int u = instruction.unit, m = instruction.microbatch;
+  const Unit& unit = rank_.units[static_cast<std::size_t>(u)];
+  const bool forward = instruction.pass == Pass::kF;
+  const TimedUnit& timed = memory_.units[static_cast<std::size_t>(u)];
+  const TimedSteps& list = forward ? timed.f : timed.b;
+  const auto& ready = forward ? units_[static_cast<std::size_t>(u)].f : units_[static_cast<std::size_t>(u)].b;
+  const auto& specs = units_[static_cast<std::size_t>(u)].specs;
+  if (forward && unit.input >= 0) hand_over(u - 1, rank_.units[static_cast<std::size_t>(u) - 1].output, u, unit.input, m);
+  if (!forward && unit.output_gradient >= 0) hand_over(u + 1, rank_.units[static_cast<std::size_t>(u) + 1].input_gradient, u, unit.output_gradient, m);
+
+  std::vector<View> reads, writes;
+  std::array<bool, 64> add{};
+  const auto view = [&](int slot) {
+    const Slot& s = unit.slots[static_cast<std::size_t>(slot)];
+    if (s.life != Life::kData) return View{instance(u, slot, m).data, &specs[static_cast<std::size_t>(slot)]};
+    const DataTensor& tensor = data_.at(s.spec.name);
+    return View{static_cast<char*>(tensor.buffer.data()) + m * tensor.elements * size_of(s.spec.dtype), &specs[static_cast<std::size_t>(slot)]};
+  };
+  for (std::size_t s = 0; s < list.steps.size(); ++s) {
+    const Step& step = list.steps[s];
+    for (const int slot : list.allocate[s])
+      instance(u, slot, m) = {pool_.allocate(slot_bytes(unit, slot, program_.mesh), tag(tag_of(unit.slots[static_cast<std::size_t>(slot)].life))), false};
+    Buffer scratch;
+    if (list.scratch[s].value > 0) scratch = Buffer(pool_, list.scratch[s], tag(MemoryTag::kScratch));
+    reads.clear(), writes.clear();
+    check(step.writes.size() <= add.size(), "a step has few writes");
+    for (const int slot : step.reads) {
+      reads.push_back(view(slot));
+      check(reads.back().data != nullptr, "a step reads what is there");
+    }
+    for (std::size_t w = 0; w < step.writes.size(); ++w) {
+      writes.push_back(step.writes[w] >= 0 ? view(step.writes[w]) : View{});
+      add[w] = step.writes[w] >= 0 && instance(u, step.writes[w], m).written;
+    }
+    ready[s].kernel({*step.op, step.pass, reads, writes, std::span(add).first(writes.size()), scratch.data(), team_, options_.seed, 1.0 / static_cast<double>(std::max<std::int64_t>(1, result_.tokens))});
+    for (const int slot : step.writes)
+      if (slot >= 0) instance(u, slot, m).written = true;
+    for (const int slot : list.free[s]) {
+      Instance& gone = instance(u, slot, m);
+      pool_.free(gone.data);
+      gone = {};
+    }
+    end_event(ready[s].what);
+    zero_->progress();
+  }
+}
+
+StepResult Executor::step(double rate) {
+  result_ = {};
+  rate_ = rate;
+  clip_ = 1;
+  timeline_.events.clear();
+  begin_event();
+  // Nothing is zeroed: the first contribution to a gradient is written, later ones are added.
+  for (auto& [name, instance] : shared_) instance.written = false;
+
+  for (const Instruction& instruction : rank_.code) {
+    const auto b = static_cast<std::size_t>(std::max(0, instruction.bucket));
+    switch (instruction.code) {
+      case Code::kCountTokens: {
+        double valid = 0;
+        for (int m = 0; m < program_.num_microbatches; ++m)
+          for (const std::int32_t label : data<std::int32_t>("labels", m)) valid += label >= 0;
+        data_group_->all_reduce({&valid, 1, DType::kF64}).wait();
+        result_.tokens = static_cast<std::int64_t>(valid);
+        break;
+      }
+      case Code::kRun: run(instruction); continue;
+      case Code::kReduce: pending_[b] = zero_->all_reduce(gradients_of(instruction.bucket)); break;
+      case Code::kWait: pending_[b].wait(); break;
+      case Code::kReduceRest: replicas_->all_reduce(gradients_of(instruction.bucket)).wait(); break;
+      case Code::kGradNorm: {
+        double squares = 0;
+        for (const BucketMemory& bucket : buckets_)
+          squares += program_.dtype == DType::kF64 ? sum_of_squares(team_, bucket.ranges, bucket.gradients.as<double>()) : sum_of_squares(team_, bucket.ranges, bucket.gradients.as<float>());
+        result_.grad_norm = std::sqrt(squares);
+        double loss = *loss_.as<double>();
+        data_group_->all_reduce({&loss, 1, DType::kF64}).wait();
+        result_.loss = result_.tokens > 0 ? loss / static_cast<double>(result_.tokens) : 0;
+        break;
+      }
+      case Code::kDecide:
+        // Loss and norm are sums over all ranks, so every rank decides alike.
+        if (result_.tokens == 0) result_.reason = "the step has no valid label";
+        else if (!std::isfinite(result_.loss)) result_.reason = str("the loss is ", result_.loss);
+        else if (!std::isfinite(result_.grad_norm)) result_.reason = str("the gradient norm is ", result_.grad_norm);
+        result_.skipped = !result_.reason.empty();
+        if (options_.optimizer.clip_norm > 0 && result_.grad_norm > options_.optimizer.clip_norm) clip_ = options_.optimizer.clip_norm / result_.grad_norm;
+        break;
+      case Code::kOptStep: {
+        if (result_.skipped || rate_ < 0) break;
+        result_.learning_rate = rate_;
+        ++updates_;
+        for (std::size_t n = 0; n < buckets_.size(); ++n) {
+          BucketMemory& bucket = buckets_[n];
+          const std::int64_t elements = rank_.buckets[n].elements;
+          const auto update = [&](auto* parameters) {
+            using T = std::remove_pointer_t<decltype(parameters)>;
+            optimizer_step<T>(team_, options_.optimizer, rate_, updates_, clip_, bucket.ranges, parameters, bucket.gradients.as<T>(), bucket.state.as<T>(), bucket.state.as<T>() ? bucket.state.as<T>() + elements : nullptr);
+          };
+          if (program_.dtype == DType::kF64) update(bucket.parameters.as<double>());
+          else update(bucket.parameters.as<float>());
+        }
+        break;
+      }
+    }
+    end_event(std::string(name_of(instruction.code)));
+  }
+  return result_;
+}
+
+void Executor::free_instances() {
+  for (auto& microbatch : instances_)
+    for (auto& unit : microbatch)
+      for (Instance& left : unit)
+        if (left.data) pool_.free(std::exchange(left, {}).data);
+}
+
+View Executor::forward() {
+  free_instances();  // what an earlier call kept: its logits, and what only a backward pass frees
+  const int num_units = static_cast<int>(rank_.units.size());
+  for (int u = 0; u < num_units; ++u) run({.code = Code::kRun, .pass = Pass::kF, .unit = u, .microbatch = 0});
+  const int output = rank_.units.back().output;
+  check(output >= 0, "a model built to generate ends in logits");
+  return {instance(num_units - 1, output, 0).data, &units_.back().specs[static_cast<std::size_t>(output)]};
+}
+
+StepBytes Executor::received() const {
+  return {zero_->received(), replicas_->received(), data_group_->received()};
+}
+
+StepBytes Executor::promised() const { return promised_bytes(program_, zero_->rank(), replicas_->rank(), data_group_->rank()); }
+
+}  // namespace sextant

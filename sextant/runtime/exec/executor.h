@@ -1,0 +1,141 @@
+#pragma once
+// The machine that runs programs: buffers, kernels, communicators. It knows no strategy.
+#include <map>
+#include <optional>
+
+#include "sextant/program/memory.h"
+#include "sextant/runtime/comm/communicator.h"
+#include "sextant/runtime/kernels/kernel.h"
+#include "sextant/runtime/memory/pool.h"
+#include "sextant/runtime/optim/optimizer.h"
+#include "sextant/trace/timeline.h"
+
+namespace sextant {
+
+struct ExecutorOptions {
+  int threads = 1;
+  int spin = 20000;  ///< of the team's threads
+  std::uint64_t seed = 0;
+  Poison poison = Poison::kOff;
+  Bytes memory{};  ///< address space of the pool; 0: from the memory plan
+  OptimizerConfig optimizer;
+};
+
+/// What a step did; equal on all ranks.
+struct StepResult {
+  double loss = 0;             ///< mean over the step's valid tokens
+  std::int64_t tokens = 0;     ///< valid ones
+  double grad_norm = 0;        ///< before clipping
+  double learning_rate = 0;
+  bool skipped = false;        ///< nothing was updated; `reason` says why
+  std::string reason;
+};
+
+/// Coordinates of a rank: tp innermost, then cp, dp_shard, dp_replicate.
+struct Coordinates {
+  int dp_replicate = 0, dp_shard = 0, cp = 0, tp = 0;
+};
+Coordinates coordinates_of(int rank, const MeshSizes& mesh);
+
+class Executor {
+ public:
+  /// Takes parameters, gradients and optimizer state from the pool. `program` and `kernels` must outlive it. Throws
+  /// InvalidInput if a kernel is missing, or for a program that this runtime cannot run.
+  Executor(const Program& program, const KernelTable& kernels, Communicator& world, ExecutorOptions options);
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Draws every parameter by its logical name and element, so equal under every layout.
+  void initialise();
+
+  /// A data tensor of a microbatch, to be filled before step(); null if the program does not use it.
+  template <class T>
+  std::span<T> data(const std::string& name, int microbatch) {
+    const auto found = data_.find(name);
+    if (found == data_.end()) return {};
+    return {found->second.buffer.template as<T>() + microbatch * found->second.elements, static_cast<std::size_t>(found->second.elements)};
+  }
+
+  /// Runs the program once. `rate`: learning rate; a rate below 0 leaves out the optimizer.
+  StepResult step(double rate);
+
+  /// Runs F of every unit for microbatch 0 and returns the last unit's output, which stays until the next call.
+  View forward();
+
+  /// Local elements of a parameter or its gradient, by logical name.
+  template <class T> std::span<T> parameter(const std::string& name) { return {static_cast<T*>(place(name, false)), static_cast<std::size_t>(placed_.at(name).size)}; }
+  template <class T> std::span<T> gradient(const std::string& name) { return {static_cast<T*>(place(name, true)), static_cast<std::size_t>(placed_.at(name).size)}; }
+  std::span<std::byte> parameter_bytes(const std::string& name) { return {static_cast<std::byte*>(place(name, false)), static_cast<std::size_t>(placed_.at(name).size * size_of(program_.dtype))}; }
+
+  const Pool& pool() const { return pool_; }
+  const MemoryPlan& memory_plan() const { return memory_; }
+  StepBytes received() const;              ///< so far, by group
+  StepBytes promised() const;              ///< of one step on this rank
+  const Timeline& timeline() const { return timeline_; }  ///< of the last step
+  std::int64_t updates() const { return updates_; }
+
+ private:
+  struct DataTensor {
+    Buffer buffer;
+    std::int64_t elements = 0;  // of one microbatch
+  };
+  struct ReadyStep {
+    Kernel kernel;
+    std::string what;
+  };
+  struct ReadyUnit {
+    std::vector<TensorSpec> specs;  // local, per slot
+    std::vector<ReadyStep> f, b;
+  };
+  struct Instance {
+    void* data = nullptr;
+    bool written = false;
+  };
+  struct BucketMemory {
+    Buffer parameters, gradients, state;
+    std::vector<Range> ranges;
+  };
+  struct PlacedAt {
+    int bucket;
+    std::int64_t offset, size;
+  };
+
+  void* place(const std::string& name, bool gradient);
+  void free_instances();
+  void run(const Instruction& instruction);
+  Instance& instance(int unit, int slot, int microbatch);
+  void hand_over(int from_unit, int from_slot, int to_unit, int to_slot, int microbatch);
+  Payload gradients_of(int bucket);
+  void begin_event() { event_start_ = now(); }
+  void end_event(const std::string& what, Bytes bytes = {});
+  Seconds now() const;
+
+  const Program& program_;
+  const RankProgram& rank_;
+  ExecutorOptions options_;
+  MemoryPlan memory_;
+  Pool pool_;
+  Team team_;
+  Communicator& world_;
+  std::unique_ptr<Communicator> zero_, replicas_, data_group_;
+  std::vector<ReadyUnit> units_;
+  std::vector<BucketMemory> buckets_;
+  std::map<std::string, PlacedAt> placed_;
+  std::map<std::string, DataTensor> data_;
+  Buffer loss_;
+  std::vector<std::vector<std::vector<Instance>>> instances_;  // [microbatch][unit][slot]
+  std::map<std::string, Instance> shared_;                     // parameters, gradients, loss, by slot name: a tied one is one
+  std::vector<std::vector<Instance*>> per_step_;               // [unit][slot] -> shared_
+  std::vector<Pending> pending_;                                  // per bucket; declared behind the buffers it uses
+  StepResult result_;
+  double rate_ = 0, clip_ = 1;
+  std::int64_t updates_ = 0;
+  Timeline timeline_;
+  Seconds event_start_;
+};
+
+/// Bytes that the loader's tensors of a step take, and state bytes per parameter element, for plan_memory.
+Bytes data_bytes(const Program& program);
+Bytes state_bytes_per_element(const Program& program, OptimizerKind kind);
+
+}  // namespace sextant

@@ -1,0 +1,99 @@
+#include "sextant/ops/norm.h"
+
+#include <cmath>
+
+#include "sextant/runtime/kernels/kernel.h"
+
+namespace sextant {
+namespace {
+
+// Rows of n elements. Layer norm: reads x, w, b; writes y, mean, 1/std. RMS norm: reads x, w; writes y, 1/rms.
+template <class T, bool layer>
+void norm_forward(const KernelCall& c) {
+  const std::int64_t n = c.reads[1].elements(), rows = c.reads[0].elements() / n;
+  const T eps = static_cast<T>(static_cast<const Norm&>(c.op).epsilon);
+  const T *x = c.reads[0].as<T>(), *w = c.reads[1].as<T>(), *b = layer ? c.reads[2].as<T>() : nullptr;
+  T *y = c.writes[0].as<T>(), *mean = layer ? c.writes[1].as<T>() : nullptr, *inverse = c.writes[layer ? 2 : 1].as<T>();
+  c.team.split(rows, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const T* row = x + r * n;
+      T mu = 0, squares = 0;
+      if constexpr (layer) {
+#pragma omp simd reduction(+ : mu)
+        for (std::int64_t i = 0; i < n; ++i) mu += row[i];
+        mu /= static_cast<T>(n);
+      }
+#pragma omp simd reduction(+ : squares)
+      for (std::int64_t i = 0; i < n; ++i) squares += (row[i] - mu) * (row[i] - mu);
+      const T inv = 1 / std::sqrt(squares / static_cast<T>(n) + eps);
+      T* out = y + r * n;
+#pragma omp simd
+      for (std::int64_t i = 0; i < n; ++i) out[i] = (row[i] - mu) * inv * w[i] + (layer ? b[i] : T{0});
+      if constexpr (layer) mean[r] = mu;
+      inverse[r] = inv;
+    }
+  });
+}
+
+// Reads: x, w, (mean), 1/std, dy. Writes: dx, dw, (db). With h = (x - mean) / std: dx = (g - avg(g) - h avg(g h)) / std,
+// g = dy w; RMS norm has no mean, so no avg(g).
+template <class T, bool layer>
+void norm_backward(const KernelCall& c) {
+  const std::int64_t n = c.reads[1].elements(), rows = c.reads[0].elements() / n;
+  const T *x = c.reads[0].as<T>(), *w = c.reads[1].as<T>(), *mean = layer ? c.reads[2].as<T>() : nullptr;
+  const T *inverse = c.reads[layer ? 3 : 2].as<T>(), *dy = c.reads[layer ? 4 : 3].as<T>();
+  T *dx = c.writes[0].as<T>(), *dw = c.writes[1].as<T>(), *db = layer ? c.writes[2].as<T>() : nullptr;
+  const T keep = c.add[0] ? T{1} : T{0};
+  c.team.split(rows, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const T *row = x + r * n, *grad = dy + r * n;
+      const T mu = layer ? mean[r] : T{0}, inv = inverse[r];
+      T sum_g = 0, sum_gh = 0;
+#pragma omp simd reduction(+ : sum_g, sum_gh)
+      for (std::int64_t i = 0; i < n; ++i) {
+        const T g = grad[i] * w[i];
+        sum_g += g;
+        sum_gh += g * (row[i] - mu) * inv;
+      }
+      sum_g = layer ? sum_g / static_cast<T>(n) : T{0};
+      sum_gh /= static_cast<T>(n);
+      T* out = dx + r * n;
+      if (keep != T{0}) {
+#pragma omp simd
+        for (std::int64_t i = 0; i < n; ++i) out[i] += (grad[i] * w[i] - sum_g - (row[i] - mu) * inv * sum_gh) * inv;
+      } else {
+#pragma omp simd
+        for (std::int64_t i = 0; i < n; ++i) out[i] = (grad[i] * w[i] - sum_g - (row[i] - mu) * inv * sum_gh) * inv;
+      }
+    }
+  });
+  // Sums over rows: threads split the columns, so the order of a sum does not depend on their number.
+  c.team.split(n, 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      if (!c.add[1]) dw[i] = 0;
+      if (layer && !c.add[2]) db[i] = 0;
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const T *row = x + r * n, *grad = dy + r * n;
+      const T mu = layer ? mean[r] : T{0}, inv = inverse[r];
+      if constexpr (layer) {
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) dw[i] += grad[i] * (row[i] - mu) * inv, db[i] += grad[i];
+      } else {
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) dw[i] += grad[i] * row[i] * inv;
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void add_norm_kernels(KernelTable& table) {
+  table.add("layernorm", Pass::kF, norm_forward<float, true>, norm_forward<double, true>);
+  table.add("layernorm", Pass::kI, norm_backward<float, true>, norm_backward<double, true>);
+  table.add("rmsnorm", Pass::kF, norm_forward<float, false>, norm_forward<double, false>);
+  table.add("rmsnorm", Pass::kI, norm_backward<float, false>, norm_backward<double, false>);
+}
+
+}  // namespace sextant

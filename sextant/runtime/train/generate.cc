@@ -1,0 +1,72 @@
+#include <algorithm>
+#include <cmath>
+
+#include "sextant/base/errors.h"
+#include "sextant/base/random.h"
+#include "sextant/runtime/checkpoint/weights.h"
+#include "sextant/runtime/comm/threads.h"
+#include "sextant/runtime/train/trainer.h"
+
+namespace sextant {
+namespace {
+
+// A token drawn from softmax(logits / temperature); the greatest at temperature 0.
+std::int32_t draw(std::span<const float> logits, double temperature, double uniform) {
+  const auto greatest = std::max_element(logits.begin(), logits.end());
+  if (temperature <= 0) return static_cast<std::int32_t>(greatest - logits.begin());
+  double sum = 0;
+  for (const float l : logits) sum += std::exp((l - *greatest) / temperature);
+  double left = uniform * sum;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    left -= std::exp((logits[i] - *greatest) / temperature);
+    if (left < 0) return static_cast<std::int32_t>(i);
+  }
+  return static_cast<std::int32_t>(logits.size()) - 1;
+}
+
+}  // namespace
+
+void generate(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
+  const ModelConfig config = find_model(options.folder);
+  if (config.vocabulary < kByteVocabulary) throw InvalidInput(str(printable(options.folder), ": a vocabulary of ", config.vocabulary, " is too small for the byte-level tokenizer, which has ", kByteVocabulary));
+  std::vector<std::int32_t> text;
+  for (const char c : options.prompt) text.push_back(static_cast<unsigned char>(c));
+  if (text.empty()) text.push_back(kEndOfText);
+
+  // The window is computed anew for each token; it grows in steps, so that few programs are built.
+  const std::int64_t longest = std::min<std::int64_t>(config.max_positions, 1024);
+  const KernelTable kernels = builtin_kernels();
+  run_threads(1, [&](Communicator& world) {
+    std::int64_t made = 0;
+    on_text(options.prompt);
+    for (std::int64_t window = std::min<std::int64_t>(64, longest); made < options.tokens; window = std::min(2 * window, longest)) {
+      const Model model = build_model(config, {1, window, DType::kF32}, ModelPurpose::kGenerate);
+      const Program program = build_program(model, Plan{});
+      Executor executor(program, kernels, world, {.threads = options.threads, .optimizer = {.kind = OptimizerKind::kSgd}});
+      load_weights(options.folder + "/model.safetensors", model, [&](const std::string& name) { return executor.parameter_bytes(name); });
+      while (made < options.tokens && (static_cast<std::int64_t>(text.size()) <= window || window == longest)) {
+        const auto length = static_cast<std::int64_t>(text.size()), begin = std::max<std::int64_t>(0, length - window);
+        const auto ids = executor.data<std::int32_t>("ids", 0), positions = executor.data<std::int32_t>("positions", 0);
+        const auto first = executor.data<std::int32_t>("first", 0), last = executor.data<std::int32_t>("last", 0);
+        for (std::int64_t s = 0; s < window; ++s) {
+          const auto at = static_cast<std::size_t>(s);
+          ids[at] = begin + s < length ? text[static_cast<std::size_t>(begin + s)] : 0;  // what follows is not seen
+          if (!positions.empty()) positions[at] = static_cast<std::int32_t>(s);
+          first[at] = 0;
+          last[at] = static_cast<std::int32_t>(s);
+        }
+        const View logits = executor.forward();
+        const std::int64_t row = length - begin - 1;
+        const double uniform = RandomStream(options.seed, Purpose::kSampling).uniform(static_cast<std::uint64_t>(made));
+        const std::int32_t token = draw({logits.as<float>() + row * config.vocabulary, static_cast<std::size_t>(kByteVocabulary)}, options.temperature, uniform);
+        ++made;
+        text.push_back(token);
+        if (token == kEndOfText) return;
+        const char byte = static_cast<char>(token);
+        on_text({&byte, 1});
+      }
+    }
+  });
+}
+
+}  // namespace sextant

@@ -1,0 +1,79 @@
+#include "sextant/runtime/train/run_config.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include "sextant/base/errors.h"
+
+namespace sextant {
+namespace {
+
+const std::vector<std::string> kSections = {"model", "cluster", "workload", "plan", "data", "optimizer", "train"};
+
+// A path of the run file stands relative to it, so that a run can be started from anywhere.
+std::string resolved(const std::string& path, const std::string& file) {
+  if (path.empty() || path[0] == '/') return path;
+  return (std::filesystem::path(file).parent_path() / path).lexically_normal().string();
+}
+
+ModelConfig read_model(const Value& run, const std::string& file) {
+  Fields f(run.find("model"), file, "[model]");
+  const std::string name = f.text("config");
+  const bool is_preset = std::any_of(model_presets().begin(), model_presets().end(), [&](const Preset& p) { return p.name == name; });
+  const std::string path = is_preset ? name : resolved(name, file);
+  ModelConfig model = find_model(!is_preset && !std::filesystem::exists(path) ? name : path);
+  model.dropout = f.number_or("dropout", model.dropout, 0, 0.95);
+  f.finish();
+  return model;
+}
+
+}  // namespace
+
+Override parse_override(const std::string& argument) {
+  const auto equals = argument.find('='), dot = argument.find('.');
+  if (equals == std::string::npos || dot == std::string::npos || dot > equals || dot == 0 || dot + 1 == equals)
+    throw InvalidInput(str("argument '", printable(argument), "': expected section.key=value, e.g. train.steps=200"), ExitCode::kUsage);
+  return {argument.substr(0, dot), argument.substr(dot + 1, equals - dot - 1), argument.substr(equals + 1)};
+}
+
+RunConfig read_run(const std::string& path, const std::vector<Override>& overrides, int ranks) {
+  Value run = parse_run_file(read_file(path, 1 << 20), path);
+  for (const Override& o : overrides) {
+    Value* section = nullptr;
+    for (Member& m : std::get<Value::Object>(run.data)) if (m.key == o.section) section = &m.value;
+    if (!section) section = &run.set(o.section, Value(Value::Object{}));
+    section->set(o.key, parse_run_value(o.text, str(o.section, ".", o.key, "=", printable(o.text))));
+  }
+  Fields sections(&run, path, "");
+  for (const std::string& s : kSections) sections.known(s);
+  sections.finish();
+
+  RunConfig c;
+  c.file = path;
+  c.model = read_model(run, path);
+  c.workload = read_workload(run, path);
+  c.plan = read_plan(run, path, c.workload, ranks);
+  c.optimizer = read_optimizer(run, path);
+
+  Fields data(run.find("data"), path, "[data]");
+  c.train_data = resolved(data.text("train"), path);
+  c.packing = data.one_of_or("documents", "joined", {"joined", "separate"}) == "separate" ? Packing::kSeparate : Packing::kIgnore;
+  data.finish();
+
+  Fields train(run.find("train"), path, "[train]");
+  c.steps = train.integer_or("steps", 100, 1, std::int64_t{1} << 40);
+  c.seed = static_cast<std::uint64_t>(train.integer_or("seed", 1, 0));
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  c.threads = static_cast<int>(train.integer_or("threads", std::max(1, cores / c.plan.num_ranks()), 1, 1024));
+  c.log_every = train.integer_or("log_every", std::max<std::int64_t>(1, c.steps / 50), 1);
+  c.metrics = resolved(train.text_or("metrics", ""), path);
+  c.output = resolved(train.text_or("output", ""), path);
+  c.initial_weights = resolved(train.text_or("initial_weights", ""), path);
+  train.finish();
+
+  validate(c.plan, c.model, c.workload, path);
+  return c;
+}
+
+}  // namespace sextant

@@ -1,0 +1,37 @@
+#pragma once
+// A run file: everything that `sextant train` needs.
+#include "sextant/plan/plan.h"
+#include "sextant/runtime/data/batch.h"
+#include "sextant/runtime/optim/optimizer.h"
+
+namespace sextant {
+
+struct RunConfig {
+  std::string file;
+  ModelConfig model;
+  Workload workload;
+  Plan plan;
+  OptimizerConfig optimizer;
+  std::string train_data;                  ///< text or token file
+  Packing packing = Packing::kIgnore;
+  std::int64_t steps = 100;
+  std::uint64_t seed = 1;
+  int threads = 1;                         ///< of each rank
+  std::int64_t log_every = 1;              ///< steps between lines of the log when it is no terminal
+  std::string metrics;                     ///< JSONL file, appended; "" for none
+  std::string output;                      ///< folder for weights and config; "" for none
+  std::string initial_weights;             ///< safetensors to start from; "" to draw them
+};
+
+/// One `section.key=value` of the command line.
+struct Override {
+  std::string section, key, text;
+};
+/// Splits "plan.dp_shard=4". Throws InvalidInput (usage).
+Override parse_override(const std::string& argument);
+
+/// Reads a run file with overrides; `ranks` 0 takes the plan's. Paths in it are relative to the file's folder. Throws
+/// InvalidInput on anything off, the plan's violations all at once.
+RunConfig read_run(const std::string& path, const std::vector<Override>& overrides, int ranks);
+
+}  // namespace sextant

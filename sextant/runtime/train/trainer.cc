@@ -1,0 +1,182 @@
+#include "sextant/runtime/train/trainer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <thread>
+
+#include "sextant/base/errors.h"
+#include "sextant/runtime/checkpoint/weights.h"
+#include "sextant/runtime/comm/threads.h"
+
+namespace sextant {
+namespace {
+
+Seconds now() { return {std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count()}; }
+
+// Steps whose numbers went wrong before a run is given up.
+constexpr int kMostSkippedInARow = 3;
+
+Bytes physical_memory() { return {static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE)}; }
+
+}  // namespace
+
+double model_flops(const Program& program) {
+  double flops = 0;
+  for (const Unit& unit : program.by_pp.at(0).units) {
+    std::vector<const Op*> seen;
+    for (const auto* list : {&unit.f, &unit.i})
+      for (const Step& step : *list) {
+        // Each op once, by its forward work: a head's stands in I.
+        if (step.pass != (step.op->result_pass())) continue;
+        std::vector<TensorSpec> in;
+        for (const int slot : step.reads) in.push_back(local(unit.slots[static_cast<std::size_t>(slot)].spec, program.mesh));
+        const bool product = step.op->kind() == "linear" || step.op->kind() == "attention" || step.op->kind() == "head";
+        if (product) flops += 3 * step.op->work(Pass::kF, in).flops_full;
+      }
+  }
+  return flops * program.num_microbatches * program.mesh.num_ranks();
+}
+
+void fill_step(Executor& executor, const RunConfig& config, const SampleSource& source, std::int64_t step, int data_rank) {
+  const std::int64_t sequence = config.workload.sequence, b = config.plan.microbatch_size;
+  const auto length = static_cast<std::size_t>(sequence);
+  // The model may not use all of them (no dropout: no token numbers); those are filled aside.
+  std::vector<std::int32_t> spare(length);
+  std::vector<std::int64_t> spare_tokens(length);
+  for (int m = 0; m < config.plan.num_microbatches; ++m)
+    for (std::int64_t i = 0; i < b; ++i) {
+      const std::int64_t sample = step * config.workload.global_batch + (m * config.plan.data_ranks() + data_rank) * b + i;
+      const auto at = static_cast<std::size_t>(i) * length;
+      const auto field = [&](const char* name) {
+        const auto all = executor.data<std::int32_t>(name, m);
+        return all.empty() ? std::span(spare) : all.subspan(at, length);
+      };
+      const auto tokens = executor.data<std::int64_t>("tokens", m);
+      const SampleView view{field("ids"), field("labels"), field("positions"), field("first"), field("last"), tokens.empty() ? std::span(spare_tokens) : tokens.subspan(at, length)};
+      source(sample, view);
+      for (std::size_t s = 0; s < length; ++s)
+        if (view.ids[s] < 0 || view.ids[s] >= config.model.vocabulary || view.labels[s] >= config.model.vocabulary)
+          throw InvalidInput(str(printable(config.train_data), ": token ", std::max(view.ids[s], view.labels[s]), " is outside the model's vocabulary of ", config.model.vocabulary, "; use vocab_size >= ",
+                                 std::max(view.ids[s], view.labels[s]) + 1), ExitCode::kInvalid);
+    }
+}
+
+RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
+  const int ranks = config.plan.num_ranks();
+  Tokens tokens = Tokens::open(config.train_data);
+  if (tokens.vocabulary() > config.model.vocabulary)
+    throw InvalidInput(str(printable(config.train_data), ": has a vocabulary of ", tokens.vocabulary(), ", the model one of ", config.model.vocabulary, "; use vocab_size >= ", tokens.vocabulary()));
+  const WindowSampler sampler(tokens, config.workload.sequence, config.seed, config.packing);
+  if (!config.output.empty()) std::filesystem::create_directories(config.output);
+
+  const Model model = build_model(config.model, sizes_of(config.plan, config.workload));
+  const Program program = build_program(model, config.plan);
+  const KernelTable kernels = builtin_kernels();
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  ExecutorOptions options{.threads = config.threads, .spin = ranks * config.threads <= cores ? 20000 : 0, .seed = config.seed, .optimizer = config.optimizer};
+  const MemoryPlan memory = plan_memory(program, state_bytes_per_element(program, config.optimizer.kind), data_bytes(program), config.threads);
+  if (memory.peak * ranks > physical_memory())
+    throw InvalidInput(str(config.file, ": ", ranks, " ranks need ", human(memory.peak * ranks), " (peak ", human(memory.peak), " a rank, in ", memory.peak_where, "), this machine has ", human(physical_memory()),
+                           "; use a smaller plan.microbatch_size, workload.sequence or model"), ExitCode::kDoesNotFit);
+
+  RunSummary summary;
+  summary.peak_flops = measured_peak_flops(std::min(cores, ranks * config.threads));
+  const Bytes resident_before = resident();
+  std::vector<Seconds> times;
+  std::map<std::string, Seconds> time_by_what;
+
+  run_threads(ranks, [&](Communicator& world) {
+    Executor executor(program, kernels, world, options);
+    const bool first = world.rank() == 0;
+    if (config.initial_weights.empty()) executor.initialise();
+    else load_weights(config.initial_weights, model, [&](const std::string& name) { return executor.parameter_bytes(name); });
+    const Coordinates own = coordinates_of(world.rank(), program.mesh);
+    const int data_rank = own.dp_replicate * program.mesh[Axis::kDpShard] + own.dp_shard;
+    int skipped_in_a_row = 0;
+    for (std::int64_t step = 0; step < config.steps; ++step) {
+      const Seconds start = now();
+      fill_step(executor, config, std::cref(sampler), step, data_rank);
+      const StepResult result = executor.step(learning_rate(config.optimizer, step, config.steps));
+      const Seconds time = now() - start;
+      if (first) {
+        summary.losses.push_back(result.loss);
+        summary.skipped += result.skipped;
+        times.push_back(time);
+        for (const auto& [what, spent] : total_by_what(executor.timeline())) time_by_what[what] += spent;
+        if (hooks.on_step) hooks.on_step({step, result, time, resident()});
+      }
+      skipped_in_a_row = result.skipped ? skipped_in_a_row + 1 : 0;
+      if (skipped_in_a_row == kMostSkippedInARow)
+        throw InvalidInput(str("step ", step, ": ", result.reason, ", for the ", kMostSkippedInARow, "rd step in a row; nothing was updated in them. Try optimizer.learning_rate=", config.optimizer.learning_rate / 10,
+                               " or optimizer.warmup_steps=", std::max<std::int64_t>(100, 2 * config.optimizer.warmup_steps)), ExitCode::kDiverged);
+    }
+    if (first) {
+      summary.comm = executor.received();
+      const StepBytes promised = executor.promised();
+      summary.predicted_comm = {promised.zero * config.steps, promised.replicas * config.steps, promised.data * config.steps};
+      summary.peak_memory = executor.pool().peak();
+      summary.predicted_peak_memory = executor.memory_plan().peak;
+      for (int t = 0; t < kNumMemoryTags; ++t) summary.peak_by_tag[static_cast<std::size_t>(t)] = executor.pool().at_peak()[static_cast<std::size_t>(t)];
+      summary.resident_peak = resident_peak();
+      summary.predicted_resident = resident_before + executor.memory_plan().peak * ranks;
+      if (!config.output.empty()) {
+        save_weights(config.output + "/model.safetensors", model, [&](const std::string& name) { return executor.parameter_bytes(name); });
+        write_file(config.output + "/config.json", to_json(config.model.source, true) + "\n");
+      }
+    }
+    if (hooks.on_finish) hooks.on_finish(executor, world.rank());
+    world.barrier().wait();
+  });
+
+  std::vector<Seconds> sorted = times;
+  std::sort(sorted.begin(), sorted.end());
+  summary.steps = config.steps;
+  summary.step_time = sorted[sorted.size() / 2];
+  summary.tokens_per_s = static_cast<double>(config.workload.global_batch * config.workload.sequence) / summary.step_time.value;
+  summary.mfu = model_flops(program) / summary.step_time.value / summary.peak_flops;
+  summary.time_by_what.assign(time_by_what.begin(), time_by_what.end());
+  std::stable_sort(summary.time_by_what.begin(), summary.time_by_what.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  return summary;
+}
+
+Value to_value(const RunSummary& s) {
+  Value v;
+  v.set("steps", s.steps);
+  v.set("skipped_steps", s.skipped);
+  Value::Array losses;
+  for (const double loss : s.losses) losses.emplace_back(loss);
+  v.set("losses", std::move(losses));
+  v.set("final_loss", s.losses.empty() ? Value() : Value(s.losses.back()));
+  v.set("tokens_per_s", s.tokens_per_s);
+  v.set("step_time_s", s.step_time.value);
+  v.set("mfu", s.mfu);
+  v.set("peak_flops_per_s", s.peak_flops);
+  v.set("peak_memory_bytes", s.peak_memory.value);
+  v.set("predicted_peak_memory_bytes", s.predicted_peak_memory.value);
+  Value tags{Value::Object{}};
+  for (int t = 0; t < kNumMemoryTags; ++t) tags.set(name_of(static_cast<MemoryTag>(t)), s.peak_by_tag[static_cast<std::size_t>(t)].value);
+  v.set("peak_memory_by_tag_bytes", std::move(tags));
+  v.set("resident_peak_bytes", s.resident_peak.value);
+  v.set("predicted_resident_bytes", s.predicted_resident.value);
+  v.set("comm_bytes", s.comm.total().value);
+  v.set("predicted_comm_bytes", s.predicted_comm.total().value);
+  const auto by_group = [](const StepBytes& b) {
+    Value g{Value::Object{}};
+    g.set("dp_shard_cp", b.zero.value);
+    g.set("dp_replicate", b.replicas.value);
+    g.set("data", b.data.value);
+    return g;
+  };
+  v.set("comm_by_group_bytes", by_group(s.comm));
+  v.set("predicted_comm_by_group_bytes", by_group(s.predicted_comm));
+  Value times{Value::Object{}};
+  for (const auto& [what, time] : s.time_by_what) times.set(what, time.value);
+  v.set("time_by_what_s", std::move(times));
+  return v;
+}
+
+}  // namespace sextant

@@ -1,0 +1,57 @@
+#pragma once
+// Training runs and text generation, from a run file to weights.
+#include <functional>
+
+#include "sextant/runtime/exec/executor.h"
+#include "sextant/runtime/train/run_config.h"
+
+namespace sextant {
+
+struct StepRecord {
+  std::int64_t step = 0;
+  StepResult result;
+  Seconds time;
+  Bytes resident;
+};
+
+/// What a run did and what was promised. The JSON of `sextant train --json`.
+struct RunSummary {
+  std::int64_t steps = 0, skipped = 0;
+  std::vector<double> losses;
+  double tokens_per_s = 0, mfu = 0, peak_flops = 0;
+  Seconds step_time;                                   ///< median
+  Bytes peak_memory, predicted_peak_memory;            ///< pool of the first rank
+  std::array<Bytes, kNumMemoryTags> peak_by_tag{};
+  Bytes resident_peak, predicted_resident;             ///< of the process
+  StepBytes comm, predicted_comm;                      ///< of the first rank, all steps
+  std::vector<std::pair<std::string, Seconds>> time_by_what;
+};
+Value to_value(const RunSummary& summary);
+
+/// FLOPs of a step over all ranks, by the convention of published utilisations (full scores, backward = 2 x forward).
+double model_flops(const Program& program);
+/// Fused multiply-adds of this machine, float32, measured on `threads` threads for a few milliseconds. FLOP/s.
+double measured_peak_flops(int threads);
+
+struct TrainHooks {
+  std::function<void(const StepRecord&)> on_step;                       ///< first rank only, after each step
+  std::function<void(Executor&, int rank)> on_finish;                   ///< every rank, before its memory goes
+};
+/// Trains on `config.plan.num_ranks()` threads-as-ranks. Throws InvalidInput (bad input; diverged) or CommError.
+RunSummary train(const RunConfig& config, const TrainHooks& hooks);
+
+/// Fills the data of all microbatches of a step for one rank. Throws InvalidInput for an id outside the vocabulary.
+void fill_step(Executor& executor, const RunConfig& config, const SampleSource& source, std::int64_t step, int data_rank);
+
+struct GenerateOptions {
+  std::string folder;   ///< made by train: config.json and model.safetensors
+  std::string prompt;
+  std::int64_t tokens = 200;
+  double temperature = 0.8;
+  std::uint64_t seed = 1;
+  int threads = 1;
+};
+/// Continues a prompt with the byte-level tokenizer; `on_text` gets each piece as it is made.
+void generate(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text);
+
+}  // namespace sextant
