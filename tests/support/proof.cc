@@ -1,0 +1,159 @@
+#include "tests/support/proof.h"
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+
+#include "sextant/base/errors.h"
+#include "sextant/base/random.h"
+
+namespace sextant {
+
+ProofOutcome prove(const ProofRun& run) {
+  validate(run.plan, run.model, run.workload, "proof");
+  const Model model = build_model(run.model, sizes_of(run.plan, run.workload));
+  const Program program = build_program(model, run.plan);
+  const KernelTable builtin = builtin_kernels();
+  RunConfig config;
+  config.model = run.model, config.workload = run.workload, config.plan = run.plan;
+  ProofOutcome out;
+  std::mutex mutex;
+  std::vector<std::map<std::string, std::vector<double>>> weights(static_cast<std::size_t>(run.plan.num_ranks()));
+  std::vector<std::vector<StepResult>> results(weights.size());
+  run_threads(run.plan.num_ranks(), [&](Communicator& world) {
+    Executor executor(program, run.kernels ? *run.kernels : builtin, world, {.threads = run.threads, .spin = 0, .seed = 5, .poison = Poison::kOn, .optimizer = run.optimizer});
+    executor.initialise();
+    // Biases and norm weights start at 0 and 1, where mistakes hide; here they start anywhere.
+    for (const Parameter* p : model.parameters()) {
+      if (p->is_matrix) continue;
+      const RandomStream random(6, Purpose::kTest, hash_name(p->spec.name));
+      const auto move = [&](auto values) {
+        for (std::size_t i = 0; i < values.size(); ++i) values[i] += static_cast<std::remove_reference_t<decltype(values[0])>>(0.2 * random.normal(i));
+      };
+      if (run.workload.dtype == DType::kF64) move(executor.parameter<double>(p->spec.name));
+      else move(executor.parameter<float>(p->spec.name));
+    }
+    const auto rank = static_cast<std::size_t>(world.rank());
+    const auto snapshot = [&](bool gradients) {
+      std::map<std::string, std::vector<double>> all;
+      for (const Parameter* p : model.parameters()) {
+        const std::string& name = p->spec.name;
+        if (run.workload.dtype == DType::kF64) {
+          const auto x = gradients ? executor.gradient<double>(name) : executor.parameter<double>(name);
+          all[name].assign(x.begin(), x.end());
+        } else {
+          const auto x = gradients ? executor.gradient<float>(name) : executor.parameter<float>(name);
+          all[name].assign(x.begin(), x.end());
+        }
+      }
+      return all;
+    };
+    if (rank == 0) out.initial = snapshot(false);
+    const Coordinates c = coordinates_of(world.rank(), program.mesh);
+    for (int step = 0; step < run.steps; ++step) {
+      fill_step(executor, config, run.source, step, c.dp_replicate * program.mesh[Axis::kDpShard] + c.dp_shard);
+      if (run.before_step) run.before_step(world.rank(), step);
+      results[rank].push_back(executor.step(run.optimizer.learning_rate));
+      if (step == 0 && rank == 0) out.gradients = snapshot(true);
+    }
+    weights[rank] = snapshot(false);
+    const StepBytes got = executor.received(), promised = executor.promised();
+    const std::lock_guard lock(mutex);
+    out.bytes_match &= got.zero == promised.zero * run.steps && got.replicas == promised.replicas * run.steps && got.data == promised.data * run.steps;
+    out.peak_matches &= executor.pool().peak() == executor.memory_plan().peak;
+    for (int t = 0; t < kNumMemoryTags; ++t) out.peak_matches &= executor.pool().at_peak()[static_cast<std::size_t>(t)] == executor.memory_plan().at_peak[static_cast<std::size_t>(t)];
+    out.peak = executor.pool().peak();
+  });
+  out.results = results[0];
+  out.weights = weights[0];
+  for (std::size_t r = 1; r < weights.size(); ++r) {
+    out.ranks_agree &= weights[r] == weights[0];
+    const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+    for (std::size_t s = 0; s < results[r].size(); ++s) {
+      const StepResult &a = results[r][s], &b = results[0][s];
+      out.ranks_agree &= same(a.grad_norm, b.grad_norm) && same(a.loss, b.loss) && a.skipped == b.skipped && a.reason == b.reason;
+    }
+  }
+  return out;
+}
+
+Worst compare(const std::map<std::string, std::vector<double>>& a, const std::map<std::string, std::vector<double>>& b) {
+  Worst worst;
+  check(a.size() == b.size(), "both runs have the same tensors");
+  // A gradient that is zero in theory (of GPT-2's key bias: softmax ignores what all scores share) is rounding noise; it
+  // is measured against the greatest value of all tensors, of which 1e-10 of a 1e-5th is float64 rounding (1e-15).
+  double all = 0;
+  for (const auto& [name, y] : b)
+    for (const double v : y) all = std::max(all, std::abs(v));
+  for (const auto& [name, x] : a) {
+    const auto& y = b.at(name);
+    check(x.size() == y.size(), "a tensor has one size");
+    double difference = 0, greatest = 0;
+    bool finite = true;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      difference = std::max(difference, std::abs(x[i] - y[i]));
+      greatest = std::max(greatest, std::abs(y[i]));
+      finite &= std::isfinite(x[i]) && std::isfinite(y[i]);
+    }
+    const double error = !finite ? INFINITY : difference == 0 ? 0 : difference / std::max(greatest, 1e-5 * all);
+    if (error > worst.error) worst = {error, name};
+  }
+  return worst;
+}
+
+ModelConfig tiny_gpt2(std::int64_t layers, double dropout) {
+  ModelConfig c;
+  c.family = "gpt2";
+  c.layers = layers, c.width = 16, c.heads = c.kv_heads = 4, c.head_width = 4, c.ffn_width = 60, c.vocabulary = 37, c.max_positions = 16;
+  c.positions = Positions::kLearned, c.ffn = Ffn::kGelu, c.norm = NormKind::kLayer;
+  c.qkv_bias = c.attention_out_bias = c.ffn_bias = c.tied_head = true;
+  c.initial_deviation = 0.2;  // large enough that every gradient matters
+  c.dropout = dropout;
+  return c;
+}
+
+ModelConfig tiny_llama(std::int64_t layers, double dropout, bool tied) {
+  ModelConfig c;
+  c.family = "llama";
+  c.layers = layers, c.width = 16, c.heads = 4, c.kv_heads = 2, c.head_width = 4, c.ffn_width = 44, c.vocabulary = 37, c.max_positions = 16;
+  c.initial_deviation = 0.2;
+  c.dropout = dropout;
+  c.tied_head = tied;
+  return c;
+}
+
+ModelConfig tiny_qwen3(std::int64_t layers) {
+  ModelConfig c = tiny_llama(layers);
+  c.family = "qwen3";
+  c.qk_norm = QkNorm::kHead;
+  return c;
+}
+
+namespace {
+
+SampleSource masked_samples(std::int64_t vocabulary, std::function<bool(std::int64_t sample, std::int64_t token)> keeps) {
+  return [=](std::int64_t sample, const SampleView& view) {
+    fill_causal(sample, view);
+    const RandomStream random(3, Purpose::kTest, static_cast<std::uint64_t>(sample));
+    for (std::size_t s = 0; s < view.ids.size(); ++s) {
+      view.ids[s] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(vocabulary), 2 * s));
+      const auto label = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(vocabulary), 2 * s + 1));
+      view.labels[s] = keeps(sample, static_cast<std::int64_t>(s)) ? label : kIgnored;
+    }
+  };
+}
+
+}  // namespace
+
+SampleSource uneven_samples(std::int64_t vocabulary) {
+  return masked_samples(vocabulary, [](std::int64_t sample, std::int64_t token) {
+    const RandomStream random(4, Purpose::kTest, static_cast<std::uint64_t>(sample));
+    return sample % 5 != 4 && random.uniform(static_cast<std::uint64_t>(token)) < 0.25 * static_cast<double>(sample % 5 + 1);
+  });
+}
+
+SampleSource samples_with_valid(std::int64_t vocabulary, std::vector<int> valid) {
+  return masked_samples(vocabulary, [=](std::int64_t sample, std::int64_t token) { return token < valid[static_cast<std::size_t>(sample) % valid.size()]; });
+}
+
+}  // namespace sextant

@@ -1,0 +1,54 @@
+#pragma once
+// Runs a plan for a few steps and keeps everything that a proof compares: loss, every gradient, norms, weights.
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sextant/runtime/comm/threads.h"
+#include "sextant/runtime/train/trainer.h"
+
+namespace sextant {
+
+struct ProofRun {
+  ModelConfig model;
+  Workload workload{16, 24, DType::kF64};
+  Plan plan;
+  OptimizerConfig optimizer{.kind = OptimizerKind::kSgd, .learning_rate = 0.1, .weight_decay = 0, .clip_norm = 0, .schedule = LrSchedule::kConstant};
+  SampleSource source;
+  int steps = 3;
+  int threads = 1;
+  const KernelTable* kernels = nullptr;                 ///< null: those of the runtime
+  std::function<void(int rank, int step)> before_step;  ///< on the rank's thread
+};
+
+struct ProofOutcome {
+  std::vector<StepResult> results;                      ///< first rank's
+  std::map<std::string, std::vector<double>> gradients;  ///< after the first step
+  std::map<std::string, std::vector<double>> weights;    ///< after the last
+  std::map<std::string, std::vector<double>> initial;
+  bool ranks_agree = true;       ///< results and weights bitwise equal on all ranks
+  bool bytes_match = true;       ///< received = promised on every rank
+  bool peak_matches = true;      ///< pool = memory plan on every rank
+  Bytes peak;
+};
+ProofOutcome prove(const ProofRun& run);
+
+/// max |a - b| / max |b| per tensor; the greatest, and whose it is.
+struct Worst {
+  double error = 0;
+  std::string tensor;
+};
+Worst compare(const std::map<std::string, std::vector<double>>& a, const std::map<std::string, std::vector<double>>& b);
+
+/// GPT-2 and Llama style, as small as the traps ask: d 16, 4 heads, 2 kv heads (Llama), V 37, T 16, dropout on.
+ModelConfig tiny_gpt2(std::int64_t layers = 2, double dropout = 0.1);
+ModelConfig tiny_llama(std::int64_t layers = 2, double dropout = 0.1, bool tied = false);
+ModelConfig tiny_qwen3(std::int64_t layers = 2);
+
+/// Random tokens with uneven masks: sample j keeps a share of its labels that depends on j; every fifth keeps none.
+SampleSource uneven_samples(std::int64_t vocabulary);
+/// The same tokens, with exactly valid[j % n] labels kept in sample j.
+SampleSource samples_with_valid(std::int64_t vocabulary, std::vector<int> valid);
+
+}  // namespace sextant
