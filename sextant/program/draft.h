@@ -20,11 +20,14 @@ struct Draft {
   const LayerSplit& split;
   Unit unit{};
   std::vector<Bound> nodes{};
+  std::map<int, Placements> left_partial{};               ///< sums that their one consumer takes as they are
   std::map<std::pair<int, std::string>, int> value{};     ///< (tensor, placements) -> slot
   std::map<std::pair<int, std::string>, int> gradient{};  ///< (tensor, placements of the gradient) -> slot
 
   const TensorSpec& spec(int tensor) const { return layer.tensors[static_cast<std::size_t>(tensor)].spec; }
   Role role(int tensor) const { return layer.tensors[static_cast<std::size_t>(tensor)].role; }
+  Placements placed_by_rules(int tensor) const;
+  /// As the rules place it, or partial if it is left so.
   Placements own(int tensor) const;
   int add_slot(TensorSpec spec, Life life);
   /// Steps that take a slot from one set of placements to another, inner axis first (outer first if `backward`, as

@@ -23,6 +23,11 @@ Placements dual(const Placements& used) {
 }
 
 Placements Draft::own(int tensor) const {
+  const auto partial = left_partial.find(tensor);
+  return partial != left_partial.end() ? partial->second : placed_by_rules(tensor);
+}
+
+Placements Draft::placed_by_rules(int tensor) const {
   Placements at;
   const auto axes = axes_of(spec(tensor).grid);
   for (std::size_t i = 0; i < axes.size(); ++i) at[i] = own_placement(spec(tensor), axes[i], split.rules, split.mesh);
@@ -90,6 +95,56 @@ Traffic inside_traffic(const Inside& inside, const TensorSpec& like, Axis axis, 
   return {inside.kind, axis, 1, received_bytes(inside.kind, whole, mesh[axis])};
 }
 
+// Asks the op for its row over every axis, with its inputs as they are.
+std::vector<std::pair<Axis, Row>> choose_rows(const Draft& d, const Node& node, Bound& bound) {
+  std::vector<TensorSpec> in;
+  for (const int t : node.in) {
+    in.push_back(d.spec(t));
+    in.back().at = d.own(t);
+  }
+  bound.accepted.assign(node.in.size(), {});
+  bound.yielded.assign(node.out.size(), {});
+  std::vector<std::pair<Axis, Row>> rows;
+  const auto axes = axes_of(Grid::kDense);
+  for (std::size_t a = 0; a < axes.size(); ++a) {
+    if (d.split.mesh[axes[a]] == 1) continue;
+    const auto answer = node.op->row(in, axes[a], d.split.rules.cp_kind);
+    if (const auto* refusal = std::get_if<Refusal>(&answer))
+      throw InvalidInput(str("layer ", d.layer.name, ": ", node.op->kind(), " over ", name_of(axes[a]), ": ", refusal->why));
+    const Row& row = std::get<Row>(answer);
+    check(row.in.size() == node.in.size() && row.out.size() == node.out.size(), "a row names every input and output");
+    for (std::size_t i = 0; i < node.in.size(); ++i) bound.accepted[i][a] = row.in[i];
+    for (std::size_t o = 0; o < node.out.size(); ++o) bound.yielded[o][a] = row.out[o];
+    rows.emplace_back(axes[a], row);
+  }
+  return rows;
+}
+
+// Whether the one consumer of a partial sum would take it as it is, next to other sums (an add).
+bool consumer_takes_sums(const Draft& d, int tensor, const Placements& yielded) {
+  const Node* consumer = nullptr;
+  for (const Node& node : d.layer.nodes)
+    for (const int t : node.in) {
+      if (t != tensor) continue;
+      if (consumer) return false;
+      consumer = &node;
+    }
+  if (!consumer) return false;
+  const auto axes = axes_of(Grid::kDense);
+  for (std::size_t a = 0; a < axes.size(); ++a) {
+    if (yielded[a].kind != Kind::kPartial) continue;
+    std::vector<TensorSpec> in;
+    for (const int t : consumer->in) {
+      in.push_back(d.spec(t));
+      in.back().place(axes[a], partial());
+    }
+    const auto answer = consumer->op->row(in, axes[a], d.split.rules.cp_kind);
+    const auto* row = std::get_if<Row>(&answer);
+    if (!row || row->in[0].kind != Kind::kPartial) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void partition(Draft& d) {
@@ -101,25 +156,21 @@ void partition(Draft& d) {
     d.value[{t, key(spec.at)}] = d.add_slot(spec, d.role(t) == Role::kParameter ? Life::kParameter : Life::kBoundary);
   }
   for (const Node& node : d.layer.nodes) {
+    Bound bound{&node, {}, {}, {}, {}, {}, {}};
+    std::vector<std::pair<Axis, Row>> rows = choose_rows(d, node, bound);
+    // A sum that this op does not take as one is completed now.
+    bool completed = false;
+    for (std::size_t i = 0; i < node.in.size(); ++i) {
+      const int tensor = node.in[i];
+      if (!d.left_partial.contains(tensor) || bound.accepted[i] == d.own(tensor)) continue;
+      const int sum = d.value.at({tensor, key(d.own(tensor))});
+      d.left_partial.erase(tensor);
+      d.value[{tensor, key(d.own(tensor))}] = d.convert(d.unit.f, sum, d.own(tensor), false, d.spec(tensor).name);
+      completed = true;
+    }
+    if (completed) rows = choose_rows(d, node, bound);
     std::vector<TensorSpec> in;
-    for (const int t : node.in) {
-      in.push_back(d.spec(t));
-      in.back().at = d.own(t);
-    }
-    Bound bound{&node, std::vector<Placements>(node.in.size()), {}, {}, std::vector<Placements>(node.out.size()), {}, {}};
-    const auto axes = axes_of(Grid::kDense);
-    std::vector<std::pair<Axis, Row>> rows;
-    for (std::size_t a = 0; a < axes.size(); ++a) {
-      if (d.split.mesh[axes[a]] == 1) continue;
-      const auto answer = node.op->row(in, axes[a], d.split.rules.cp_kind);
-      if (const auto* refusal = std::get_if<Refusal>(&answer))
-        throw InvalidInput(str("layer ", d.layer.name, ": ", node.op->kind(), " over ", name_of(axes[a]), ": ", refusal->why));
-      const Row& row = std::get<Row>(answer);
-      check(row.in.size() == node.in.size() && row.out.size() == node.out.size(), "a row names every input and output");
-      for (std::size_t i = 0; i < node.in.size(); ++i) bound.accepted[i][a] = row.in[i];
-      for (std::size_t o = 0; o < node.out.size(); ++o) bound.yielded[o][a] = row.out[o];
-      rows.emplace_back(axes[a], row);
-    }
+    for (const int t : node.in) in.push_back(d.spec(t));
     for (std::size_t i = 0; i < node.in.size(); ++i) {
       bound.in.push_back(version(d, node.in[i], bound.accepted[i]));
       in[i].at = stored(bound.accepted[i]);
@@ -139,6 +190,7 @@ void partition(Draft& d) {
     }
     if (node.op->result_pass() == Pass::kF) d.unit.f.push_back({node.op, Pass::kF, bound.in, bound.out, bound.inside_f});
     for (std::size_t o = 0; o < node.out.size(); ++o) {
+      if (o == 0 && bound.yielded[o] != d.own(node.out[o]) && consumer_takes_sums(d, node.out[o], bound.yielded[o])) d.left_partial[node.out[o]] = bound.yielded[o];
       const Placements own = d.own(node.out[o]);
       int slot = bound.out[o];
       if (o == 0 && node.op->result_pass() == Pass::kF && bound.yielded[o] != own)

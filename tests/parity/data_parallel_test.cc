@@ -6,7 +6,8 @@
 #include <limits>
 
 #include "sextant/base/errors.h"
-#include "tests/support/proof.h"
+#include "sextant/runtime/train/proof.h"
+#include "tests/support/tiny.h"
 
 namespace sextant {
 namespace {

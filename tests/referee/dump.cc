@@ -6,7 +6,8 @@
 #include "sextant/base/errors.h"
 #include "sextant/base/random.h"
 #include "sextant/runtime/checkpoint/weights.h"
-#include "tests/support/proof.h"
+#include "sextant/runtime/train/proof.h"
+#include "tests/support/tiny.h"
 
 namespace sextant {
 namespace {

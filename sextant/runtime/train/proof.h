@@ -12,6 +12,7 @@ namespace sextant {
 
 struct ProofRun {
   ModelConfig model;
+  std::function<Model(const ModelConfig&, Sizes)> build = [](const ModelConfig& c, Sizes s) { return build_model(c, s); };
   Workload workload{16, 24, DType::kF64};
   Plan plan;
   OptimizerConfig optimizer{.kind = OptimizerKind::kSgd, .learning_rate = 0.1, .weight_decay = 0, .clip_norm = 0, .schedule = LrSchedule::kConstant};
@@ -40,11 +41,6 @@ struct Worst {
   std::string tensor;
 };
 Worst compare(const std::map<std::string, std::vector<double>>& a, const std::map<std::string, std::vector<double>>& b);
-
-/// GPT-2 and Llama style, as small as the traps ask: d 16, 4 heads, 2 kv heads (Llama), V 37, T 16, dropout on.
-ModelConfig tiny_gpt2(std::int64_t layers = 2, double dropout = 0.1);
-ModelConfig tiny_llama(std::int64_t layers = 2, double dropout = 0.1, bool tied = false);
-ModelConfig tiny_qwen3(std::int64_t layers = 2);
 
 /// Random tokens with uneven masks: sample j keeps a share of its labels that depends on j; every fifth keeps none.
 SampleSource uneven_samples(std::int64_t vocabulary);
