@@ -49,6 +49,7 @@ int run_check(const Arguments& a) {
       Traffic& sum = by[str(name_of(t.traffic.kind), " over ", name_of(t.traffic.axis))];
       sum.calls += t.traffic.calls, sum.bytes += t.traffic.bytes;
     }
+    std::cout << "  note        tp and cp above 1 are lowered and printed; sums of gradients over them and training come later\n";
     for (const auto& [what, t] : by) std::cout << "  traffic     " << what << ": " << t.calls << " calls, " << human(t.bytes) << " a microbatch\n";
   }
   write_json(a, v);

@@ -8,8 +8,8 @@
 
 namespace sextant::cli {
 
-Progress::Progress(const RunConfig& config, double flops_per_step, double peak_flops)
-    : config_(config), flops_per_step_(flops_per_step), peak_flops_(peak_flops), terminal_(::isatty(STDERR_FILENO) == 1) {}
+Progress::Progress(const RunConfig& config, double flops_per_step)
+    : config_(config), flops_per_step_(flops_per_step), terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 std::string Progress::line(const StepRecord& r) const {
   const double tokens = static_cast<double>(config_.workload.global_batch * config_.workload.sequence);

@@ -100,11 +100,12 @@ int run_train(const Arguments& a) {
             << ", step of " << config.workload.global_batch << " x " << config.workload.sequence << " tokens in " << config.plan.num_microbatches << " microbatches of " << config.plan.microbatch_size
             << "; products by " << gemm_library() << "\n";
   Metrics metrics(config.metrics);
-  Progress progress(config, model_flops(program), measured_peak_flops(std::min(ranks * config.threads, static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))))));
-  const RunSummary summary = sextant::train(config, {[&](const StepRecord& r) {
-    metrics.step(r);
-    progress.step(r);
-  }, {}});
+  Progress progress(config, model_flops(program));
+  const RunSummary summary = sextant::train(config, {.on_start = [&](double peak_flops) { progress.start(peak_flops); },
+                                                     .on_step = [&](const StepRecord& r) {
+                                                       metrics.step(r);
+                                                       progress.step(r);
+                                                     }});
   progress.finish();
   print_summary(summary, config);
   write_json(a, to_value(summary));

@@ -163,6 +163,8 @@ void write(const Value& value, int indent, bool indented, std::string& out) {
 Value parse_json(std::string_view text, const std::string& file, int exit_code) {
   const auto code = static_cast<ExitCode>(exit_code);
   if (text.substr(0, 3) == "\xef\xbb\xbf") throw InvalidInput(str(file, ":1:1: starts with a byte-order mark; save it as plain UTF-8"), code);
+  // The library takes a NUL for the end of the input, whatever stands behind it.
+  if (const auto nul = text.find('\0'); nul != std::string_view::npos) throw InvalidInput(str(file, ": no valid JSON: byte ", nul, " is NUL"), code);
   Position position{text.data(), text.data()};
   Handler handler(position, file, code);
   const bool ok = nlohmann::json::sax_parse(CountingIterator{text.data(), &position}, CountingIterator{text.data() + text.size(), &position}, &handler);

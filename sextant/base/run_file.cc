@@ -58,8 +58,9 @@ class Parser {
     // On a command line quotes are the shell's: a word that is no number, truth value or array is a string.
     const char c = peek();
     const std::string_view all = text_.substr(at_);
-    const bool number = (c >= '0' && c <= '9') || ((c == '-' || c == '+' || c == '.') && all.size() > 1 && (all[1] >= '0' && all[1] <= '9'));
-    if (number && all.find_first_not_of("0123456789+-._eE") != std::string_view::npos) return Value(std::string(all));
+    // Signs inside (a date) or letters make it a word.
+    const std::size_t digits = c == '-' || c == '+' ? 1 : 0;
+    const bool number = all.size() > digits && all[digits] >= '0' && all[digits] <= '9' && all.find_first_not_of("0123456789._eE+-") == std::string_view::npos && !is_word(all.substr(digits));
     if (c == '"' || c == '[' || number || all == "true" || all == "false") {
       Value parsed = value(0);
       skip_spaces();
@@ -70,6 +71,11 @@ class Parser {
   }
 
  private:
+  static bool is_word(std::string_view digits) {
+    for (std::size_t i = 1; i < digits.size(); ++i)
+      if ((digits[i] == '-' || digits[i] == '+') && digits[i - 1] != 'e' && digits[i - 1] != 'E') return true;
+    return false;
+  }
   [[noreturn]] void fail_at(int line, int column, const std::string& what) const {
     throw InvalidInput(line_of_file_ ? str(file_, ":", line, ":", column, ": ", what) : str(file_, ": ", what));
   }
@@ -165,7 +171,11 @@ class Parser {
       const bool between = i > 0 && i + 1 < raw.size() && std::isdigit(static_cast<unsigned char>(raw[i - 1])) && std::isdigit(static_cast<unsigned char>(raw[i + 1]));
       if (!between) fail(str("'", printable(raw, 40), "' is no value: _ stands only between digits"));
     }
-    const char* first = digits.data() + (digits.size() > 1 && digits[0] == '+' ? 1 : 0);
+    const std::size_t sign = digits.size() > 1 && (digits[0] == '+' || digits[0] == '-') ? 1 : 0;
+    const auto is_digit = [&](std::size_t at) { return at < digits.size() && std::isdigit(static_cast<unsigned char>(digits[at])); };
+    if (digits[0] == '+' && !is_digit(1)) fail(str("'", printable(raw, 40), "' is no value; strings stand in \"quotes\""));
+    if (digits[sign] == '0' && is_digit(sign + 1)) fail(str("'", printable(raw, 40), "' is no value: a number does not start with 0"));
+    const char* first = digits.data() + (digits[0] == '+' ? 1 : 0);
     const char* last = digits.data() + digits.size();
     std::int64_t integer = 0;
     if (const auto [end, error] = std::from_chars(first, last, integer); end == last && error == std::errc()) return Value(integer);

@@ -12,17 +12,17 @@ struct Member;
 struct Value {
   using Array = std::vector<Value>;
   using Object = std::vector<Member>;  ///< in the order of the file
-  std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, Array, Object> data = nullptr;
+  std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, Array, Object> data;
   int line = 0, column = 0;  ///< where it stood; 0 if it did not come from a file
 
-  Value() = default;
-  Value(bool v) : data(v) {}
-  Value(int v) : data(std::int64_t{v}) {}
-  Value(std::int64_t v) : data(v) {}
-  Value(double v) : data(v) {}
-  Value(const char* v) : data(std::string(v)) {}
-  Value(std::string v) : data(std::move(v)) {}
-  Value(Array v) : data(std::move(v)) {}
+  Value();
+  Value(bool v);
+  Value(int v);
+  Value(std::int64_t v);
+  Value(double v);
+  Value(const char* v);
+  Value(std::string v);
+  Value(Array v);
   Value(Object v);
 
   /// The member of that name, or null if this is no object or has none.
@@ -34,6 +34,14 @@ struct Member {
   std::string key;
   Value value;
 };
+inline Value::Value() = default;
+inline Value::Value(bool v) : data(v) {}
+inline Value::Value(int v) : data(std::int64_t{v}) {}
+inline Value::Value(std::int64_t v) : data(v) {}
+inline Value::Value(double v) : data(v) {}
+inline Value::Value(const char* v) : data(std::string(v)) {}
+inline Value::Value(std::string v) : data(std::move(v)) {}
+inline Value::Value(Array v) : data(std::move(v)) {}
 inline Value::Value(Object v) : data(std::move(v)) {}
 
 /// Strict JSON (RFC 8259). Refuses, with file:line, what other readers let pass: duplicate keys, integers beyond 64

@@ -168,6 +168,21 @@ class ModelBuilder {
 
 }  // namespace
 
+namespace {
+
+// Sizes beyond any machine end here, before a product of them can overflow.
+constexpr double kMostElements = 0x1p50;
+
+void check_sizes(const Layer& layer) {
+  for (const LayerTensor& t : layer.tensors) {
+    double elements = 1;
+    for (const Extent& e : t.spec.dims) elements *= static_cast<double>(e.size);
+    if (elements > kMostElements) throw InvalidInput(str("tensor ", t.spec.name, " would have ", elements, " elements; at most ", kMostElements, " are planned with"), ExitCode::kDoesNotFit);
+  }
+}
+
+}  // namespace
+
 std::vector<const Parameter*> Model::parameters() const {
   std::vector<const Parameter*> out;
   for (const Layer& layer : layers)
@@ -184,10 +199,12 @@ std::int64_t Model::num_parameters() const {
 
 Model build_model(const ModelConfig& config, Sizes sizes, ModelPurpose purpose) {
   Model model{config, {}};
+  if (purpose == ModelPurpose::kGenerate) model.config.dropout = 0;
   const ModelBuilder builder(model.config, sizes, purpose);
   model.layers.push_back(builder.embedding());
   for (int i = 0; i < config.layers; ++i) model.layers.push_back(builder.layer(i));
   model.layers.push_back(builder.head());
+  for (std::size_t i : {std::size_t{0}, std::size_t{1}, model.layers.size() - 1}) check_sizes(model.layers[i]);
   return model;
 }
 

@@ -24,6 +24,7 @@ std::variant<Row, Refusal> Norm::row(std::span<const TensorSpec> in, Axis axis, 
   const auto statistics = [&](Placement p) { return std::vector<Placement>(layer ? 2 : 1, p); };
   Row row;
   Placement y = replicate(), used = replicate(), statistic = replicate();
+  if (w.kind == Kind::kShard && w.copies > 1) return Refusal{"a norm over kv heads that neighbours hold twice would count them twice; use tp <= kv heads"};
   if (w.kind == Kind::kShard) {  // the normalised dim is split: sums are completed inside
     y = used = w;
     std::string free;

@@ -16,7 +16,7 @@ std::string to_string(Placement p) {
     case Kind::kReplicate: return "R";
     case Kind::kCopied: return "C";
     case Kind::kPartial: return "P";
-    case Kind::kShard: return p.copies > 1 ? str("S(", p.dim, ",", int{p.copies}, ")") : str("S(", p.dim, ")");
+    case Kind::kShard: return p.copies > 1 ? str("S(", p.dim, ",", p.copies, ")") : str("S(", p.dim, ")");
   }
   return "?";
 }

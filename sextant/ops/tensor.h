@@ -26,13 +26,13 @@ enum class Kind : std::uint8_t {
 struct Placement {
   Kind kind = Kind::kReplicate;
   Dim dim = 0;              ///< kShard: which dim
-  std::uint8_t copies = 1;  ///< kShard: so many neighbours hold the same slice, each for other work (kv heads < tp)
+  std::int32_t copies = 1;  ///< kShard: so many neighbours hold the same slice, each for other work (kv heads < tp)
   bool operator==(const Placement&) const = default;
 };
 constexpr Placement replicate() { return {}; }
 constexpr Placement copied() { return {Kind::kCopied}; }
 constexpr Placement partial() { return {Kind::kPartial}; }
-constexpr Placement shard(Dim dim, int copies = 1) { return {Kind::kShard, dim, static_cast<std::uint8_t>(copies)}; }
+constexpr Placement shard(Dim dim, int copies = 1) { return {Kind::kShard, dim, copies}; }
 
 /// Placement of the gradient of a use whose placement is `used`: R->R, C->P, S->S, P->R. With copies, the gradient is
 /// also partial within each run of `copies` neighbours.

@@ -58,6 +58,7 @@ std::vector<std::string> violations(const Plan& plan, const ModelConfig& model, 
   if (model.kv_heads >= plan.tp) must_divide("tp", plan.tp, "the kv heads", model.kv_heads);
   else if (plan.tp % model.kv_heads != 0) out.push_back(str("tp = ", plan.tp, " is no multiple of the kv heads = ", model.kv_heads));
   must_divide("tp", plan.tp, "the ffn width", model.ffn_width);
+  if (model.vocabulary < plan.tp) out.push_back(str("tp = ", plan.tp, " is more than the vocabulary = ", model.vocabulary, "; at most ", model.vocabulary));
   must_divide("cp", plan.cp, "the sequence", workload.sequence);
   if (plan.cp_kind == CpKind::kUlysses) must_divide("cp (ulysses)", plan.cp, "the kv heads of one tp rank", std::max<std::int64_t>(1, model.kv_heads / plan.tp));
   if (plan.cp_kind == CpKind::kRing && plan.cp > 1) out.push_back("cp_kind = \"ring\" is not lowered yet; use \"all_gather\" or \"ulysses\"");
@@ -101,9 +102,15 @@ Plan read_plan(const Value& run, const std::string& file, const Workload& worklo
   p.dp_replicate = degree("dp_replicate");
   p.cp = degree("cp");
   p.tp = degree("tp");
-  const int others = p.dp_replicate * p.cp * p.tp;
+  constexpr std::int64_t kMostRanks = 1 << 24;
+  const auto limit = [&](std::int64_t ranks_so_far, const char* key) {
+    if (ranks_so_far > kMostRanks) f.fail(key, str("the plan would need ", ranks_so_far, " ranks; at most ", kMostRanks, " are planned with"));
+    return static_cast<int>(ranks_so_far);
+  };
+  const int others = limit(std::int64_t{limit(std::int64_t{p.dp_replicate} * p.cp, "cp")} * p.tp, "tp");
   if (f.has("dp_shard") || ranks == 0) {
     p.dp_shard = degree("dp_shard");
+    limit(std::int64_t{others} * p.dp_shard, "dp_shard");
     if (ranks > 0 && p.num_ranks() != ranks)
       f.fail("dp_shard", str("the plan needs ", p.num_ranks(), " ranks (dp_replicate ", p.dp_replicate, " x dp_shard ", p.dp_shard, " x cp ", p.cp, " x tp ", p.tp, "), but --ranks says ",
                              ranks, "; use --ranks ", p.num_ranks(), " or leave dp_shard out"));
@@ -117,7 +124,7 @@ Plan read_plan(const Value& run, const std::string& file, const Workload& worklo
   p.cp_kind = cp_kind == "ring" ? CpKind::kRing : cp_kind == "ulysses" ? CpKind::kUlysses : CpKind::kAllGather;
   p.w_inputs = f.one_of_or("w_inputs", "gather", {"gather", "keep"}) == "keep" ? WInputs::kKeep : WInputs::kGather;
   p.bucket = {f.integer_or("bucket_bytes", 25'000'000, 0)};
-  // Left out, the microbatch is one sequence, or as large as num_microbatches leaves it.
+  // Left out, a rank takes its whole part of the batch at once, or as much as num_microbatches leaves.
   const std::int64_t per_rank = std::max<std::int64_t>(1, workload.global_batch / p.data_ranks());
   const std::int64_t asked = f.has("num_microbatches") ? f.integer("num_microbatches", 1, 1 << 24) : (f.known("num_microbatches"), 0);
   p.microbatch_size = f.integer_or("microbatch_size", asked ? std::max<std::int64_t>(1, per_rank / asked) : per_rank, 1, 1 << 24);

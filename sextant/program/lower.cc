@@ -59,15 +59,19 @@ Unit lower(const Layer& layer, const LayerSplit& split) {
 }
 
 std::vector<Step> Unit::b() const {
-  // A w step goes behind the last i step that writes one of its inputs; one that waits for none (a second gather)
-  // goes with the w step behind it.
+  // A w step goes behind the last i step that writes one of its inputs; a second gather goes in front of its first
+  // reader, wherever that lands.
   std::vector<std::size_t> behind(w.size(), 0);
   for (std::size_t n = 0; n < w.size(); ++n)
     for (std::size_t k = 0; k < i.size(); ++k)
       for (const int slot : i[k].writes)
         if (slot >= 0 && std::count(w[n].reads.begin(), w[n].reads.end(), slot)) behind[n] = k + 1;
-  for (std::size_t n = w.size(); n-- > 0;)
-    if (behind[n] == 0 && n + 1 < w.size() && w[n].pass == Pass::kF) behind[n] = behind[n + 1];
+  for (std::size_t n = 0; n < w.size(); ++n) {
+    if (w[n].pass != Pass::kF) continue;
+    behind[n] = i.size();
+    for (std::size_t r = n + 1; r < w.size(); ++r)
+      if (std::count(w[r].reads.begin(), w[r].reads.end(), w[n].writes[0])) behind[n] = std::min(behind[n], behind[r]);
+  }
   std::vector<Step> out;
   for (std::size_t k = 0; k <= i.size(); ++k) {
     for (std::size_t n = 0; n < w.size(); ++n)

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "sextant/program/program.h"
 #include "tests/support/golden.h"
@@ -126,6 +127,30 @@ TEST(Lowering, PartialGradientsAreThoseOfTheCalculus) {
   EXPECT_EQ(partial_over(l[3], Axis::kCp), "embed.w L00.down.w L00.gate.w L00.up.w L00.norm2.w L00.out.w L00.v.w L00.k.w L00.q.w L00.norm1.w head.w head.final_norm.w");
   EXPECT_EQ(partial_over(l[5], Axis::kTp), "L00.k_norm.w L00.q_norm.w");
   EXPECT_EQ(partial_over(l[6], Axis::kTp), "");
+}
+
+// A step reads only what is there: what an earlier step wrote, or what comes from outside the unit.
+TEST(Lowering, NothingIsReadBeforeItIsWritten) {
+  for (const Layout& layout : layouts())
+    for (const WInputs w_inputs : {WInputs::kGather, WInputs::kKeep}) {
+      LayerSplit split = split_of(layout.plan);
+      split.w_inputs = w_inputs;
+      for (const Layer& layer : model_of(layout).layers) {
+        const Unit unit = lower(layer, split);
+        for (const bool fused : {true, false}) {
+          std::set<int> there{unit.input, unit.output_gradient};
+          for (std::size_t s = 0; s < unit.slots.size(); ++s)
+            if (unit.slots[s].life == Life::kParameter || unit.slots[s].life == Life::kData) there.insert(static_cast<int>(s));
+          std::vector<Step> all = unit.f;
+          for (const Step& step : fused ? unit.b() : unit.i) all.push_back(step);
+          if (!fused) all.insert(all.end(), unit.w.begin(), unit.w.end());
+          for (const Step& step : all) {
+            for (const int slot : step.reads) EXPECT_TRUE(there.contains(slot)) << layout.name << " " << unit.slots[static_cast<std::size_t>(slot)].spec.name << (fused ? " in B" : " in I, W");
+            there.insert(step.writes.begin(), step.writes.end());
+          }
+        }
+      }
+    }
 }
 
 TEST(Lowering, BackwardIsInputThenWeightStepsEachOnce) {

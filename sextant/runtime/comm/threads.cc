@@ -9,6 +9,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "sextant/base/errors.h"
@@ -281,7 +282,8 @@ class ThreadCommunicator final : public Communicator {
 
   void copy(void* to, std::int64_t to_at, const void* from, std::int64_t from_at, std::int64_t elements, DType dtype) {
     const std::int64_t unit = size_of(dtype);
-    if (elements > 0) std::memmove(static_cast<char*>(to) + to_at * unit, static_cast<const char*>(from) + from_at * unit, static_cast<std::size_t>(elements * unit));
+    const bool in_place = static_cast<char*>(to) + to_at * unit == static_cast<const char*>(from) + from_at * unit;
+    if (elements > 0 && !in_place) std::memcpy(static_cast<char*>(to) + to_at * unit, static_cast<const char*>(from) + from_at * unit, static_cast<std::size_t>(elements * unit));
   }
 
   void move_alone(const Post& p) {
@@ -372,6 +374,12 @@ class ThreadCommunicator final : public Communicator {
     for (std::size_t i = 0; i < recvs_.size(); ++i) {
       if (recvs_[i].ticket != ticket) continue;
       const Expected e = recvs_[i];
+      // Messages of one sender and tag arrive in the order in which they were asked for.
+      for (std::size_t earlier = 0; earlier < i; ++earlier)
+        if (recvs_[earlier].from == e.from && recvs_[earlier].tag == e.tag) {
+          if (!finish_mail(recvs_[earlier].ticket, block)) return false;
+          return finish_mail(ticket, block);
+        }
       std::shared_ptr<Message> message;
       const auto arrived = [&] {
         const std::lock_guard lock(room_->mail_mutex);
@@ -452,8 +460,13 @@ void run_threads(int ranks, const std::function<void(Communicator&)>& body, Thre
     }
   };
   std::vector<std::thread> threads;
-  for (int r = 1; r < ranks; ++r) threads.emplace_back(run, r);
-  run(0);
+  try {
+    for (int r = 1; r < ranks; ++r) threads.emplace_back(run, r);
+    run(0);
+  } catch (const std::system_error& e) {
+    errors[0] = std::make_exception_ptr(InvalidInput(str("this machine cannot start ", ranks, " threads for the ranks (", e.what(), "); use fewer --ranks"), ExitCode::kDoesNotFit));
+    world.fail();
+  }
   for (std::thread& thread : threads) thread.join();
   // Reasons come before their consequences: the lowest rank's own error, else any.
   std::exception_ptr reason;
@@ -469,6 +482,8 @@ void run_threads(int ranks, const std::function<void(Communicator&)>& body, Thre
     }
   }
   if (reason) std::rethrow_exception(reason);
+  // No error, and yet the run was ended: an operation was started and dropped.
+  if (world.failed) throw CommError("a started operation was never waited for");
 }
 
 }  // namespace sextant

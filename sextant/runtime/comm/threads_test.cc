@@ -98,6 +98,22 @@ TEST_P(Ranks, MessagesMatchByTagInAnyOrder) {
   });
 }
 
+TEST(Messages, OfOneTagArriveInTheOrderAskedForHoweverTheyAreWaitedFor) {
+  run_threads(2, [](Communicator& c) {
+    double a = 1, b = 2;
+    if (c.rank() == 0) {
+      Pending first = c.send({&a, 1, DType::kF64}, 1, 7), second = c.send({&b, 1, DType::kF64}, 1, 7);
+      first.wait(), second.wait();
+    } else {
+      Pending first = c.recv({&a, 1, DType::kF64}, 0, 7), second = c.recv({&b, 1, DType::kF64}, 0, 7);
+      a = b = 0;
+      second.wait(), first.wait();
+      EXPECT_EQ(a, 1);
+      EXPECT_EQ(b, 2);
+    }
+  });
+}
+
 TEST_P(Ranks, ManyOperationsInFlightFinishInOrder) {
   const int n = GetParam();
   run_threads(n, [&](Communicator& c) {
@@ -170,6 +186,13 @@ TEST(Errors, TheReasonOfAFailingRankWinsAndNobodyHangs) {
     double x = 1;
     c.all_reduce({&x, 1, DType::kF64}).wait();
   }), "rank 3 has no data");
+}
+
+TEST(Errors, ADroppedOperationEndsTheRun) {
+  EXPECT_EQ(error_of(2, [](Communicator& c) {
+    double x = 1;
+    { const Pending dropped = c.all_reduce({&x, 1, DType::kF64}); }
+  }), "a started operation was never waited for");
 }
 
 TEST(Errors, AMissingRankIsNamedAfterTheTimeout) {

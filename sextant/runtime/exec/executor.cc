@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "sextant/base/errors.h"
 #include "sextant/base/random.h"
@@ -196,11 +197,12 @@ void Executor::run(const Instruction& instruction) {
     }
     for (std::size_t w = 0; w < step.writes.size(); ++w) {
       writes.push_back(step.writes[w] >= 0 ? view(step.writes[w]) : View{});
-      add[w] = step.writes[w] >= 0 && instance(u, step.writes[w], m).written;
+      if (step.writes[w] < 0) continue;
+      // A slot that a step writes twice (a tensor used twice by one op) takes the second as an addition.
+      Instance& target = instance(u, step.writes[w], m);
+      add[w] = std::exchange(target.written, true);
     }
     ready[s].kernel({*step.op, step.pass, reads, writes, std::span(add).first(writes.size()), scratch.data(), team_, options_.seed, 1.0 / static_cast<double>(std::max<std::int64_t>(1, result_.tokens))});
-    for (const int slot : step.writes)
-      if (slot >= 0) instance(u, slot, m).written = true;
     for (const int slot : list.free[s]) {
       Instance& gone = instance(u, slot, m);
       pool_.free(gone.data);

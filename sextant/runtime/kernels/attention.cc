@@ -33,6 +33,12 @@ Range visible(const std::int32_t* first, const std::int32_t* last, std::int64_t 
   return {std::min(begin, end), end};
 }
 
+// The part of a stripe's keys that one query sees; empty if it sees none.
+Range row_range(std::int32_t first, std::int32_t last, const Range& keys) {
+  const std::int64_t count = keys.end - keys.begin, from = std::clamp<std::int64_t>(first - keys.begin, 0, count);
+  return {from, std::clamp<std::int64_t>(last + std::int64_t{1} - keys.begin, from, count)};
+}
+
 // Reads: q, k, v, first, last. Writes: o, lse.
 template <class T>
 void attention_forward(const KernelCall& c) {
@@ -57,7 +63,8 @@ void attention_forward(const KernelCall& c) {
       gemm<T>(Transpose::kNo, Transpose::kYes, s1 - s0, count, n.K, qs, row, ks, kv_row, 0, scores, count);
       for (std::int64_t s = s0; s < s1; ++s) {
         T* p = scores + (s - s0) * count;
-        const std::int64_t from = first[b * n.S + s] - keys.begin, to = last[b * n.S + s] + 1 - keys.begin;
+        const Range row_keys = row_range(first[b * n.S + s], last[b * n.S + s], keys);
+        const std::int64_t from = row_keys.begin, to = row_keys.end;
         T most = -std::numeric_limits<T>::infinity(), sum = 0;
 #pragma omp simd reduction(max : most)
         for (std::int64_t j = from; j < to; ++j) most = std::max(most, p[j]);
@@ -67,7 +74,7 @@ void attention_forward(const KernelCall& c) {
         const T inverse = sum > 0 ? 1 / sum : T{0};
 #pragma omp simd
         for (std::int64_t j = from; j < to; ++j) p[j] *= inverse;
-        std::fill(p, p + std::min(from, count), T{0});
+        std::fill(p, p + from, T{0});
         std::fill(p + to, p + count, T{0});
         lse[(b * n.S + s) * n.H + h] = most + std::log(sum);
       }
@@ -105,13 +112,14 @@ void attention_backward(const KernelCall& c) {
           gemm<T>(Transpose::kNo, Transpose::kYes, rows, count, n.K, d_o + at, row, v + kv_at, kv_row, 0, dp, count);
           for (std::int64_t s = s0; s < s1; ++s) {
             T *ps = p + (s - s0) * count, *ds = dp + (s - s0) * count;
-            const std::int64_t from = first[b * n.S + s] - keys.begin, to = last[b * n.S + s] + 1 - keys.begin;
+            const Range row_keys = row_range(first[b * n.S + s], last[b * n.S + s], keys);
+            const std::int64_t from = row_keys.begin, to = row_keys.end;
             const T *os = o + at + (s - s0) * row, *dos = d_o + at + (s - s0) * row;
             T delta = 0;
             for (std::int64_t i = 0; i < n.K; ++i) delta += os[i] * dos[i];
             const T log_sum = lse[(b * n.S + s) * n.H + h];
-            std::fill(ps, ps + std::min(from, count), T{0});
-            std::fill(ds, ds + std::min(from, count), T{0});
+            std::fill(ps, ps + from, T{0});
+            std::fill(ds, ds + from, T{0});
 #pragma omp simd
             for (std::int64_t j = from; j < to; ++j) {
               ps[j] = fast_exp(ps[j] * scale - log_sum);

@@ -6,7 +6,7 @@
 
 namespace sextant {
 
-/// e^x. float: within 2 units in the last place for |x| < 87, 0 below, infinity above, NaN stays NaN.
+/// e^x. float: within 2 units in the last place for |x| < 87, 0 below, 3e38 above, NaN stays NaN.
 inline float fast_exp(float x) {
   // x = n ln 2 + r with |r| <= ln 2 / 2; e^r by its Taylor polynomial to degree 7.
   const float clamped = x < -87.3F ? -87.3F : x > 88.7F ? 88.7F : x;

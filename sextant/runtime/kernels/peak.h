@@ -4,7 +4,7 @@
 namespace sextant {
 
 /// Float32 multiply-adds on registers alone: what the arithmetic of one core can reach. A round has kFlopsPerRound.
-inline constexpr double kFlopsPerRound = 2.0 * 16 * 16;
+extern const double kFlopsPerRound;
 void multiply_add_rounds(std::int64_t rounds);
 
 }  // namespace sextant

@@ -1,9 +1,11 @@
 #pragma once
 // The threads of one rank. Work is split by the caller into parts whose results do not depend on how many threads
-// there are; parts run at once and the call returns when all are done.
+// there are; parts run at once and the call returns, or throws a part's error, when all are done.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -40,13 +42,17 @@ class Team {
   using Call = void (*)(const void*, int);
   void start(Call call, const void* work);
   void serve(int thread);
+  void stop();
+  void work_on(Call call, const void* work, int thread) noexcept;
   std::vector<std::thread> workers_;
   int spin_;
+  std::mutex error_mutex_;
+  std::exception_ptr error_;  // the first of a round
   Call call_ = nullptr;
   const void* work_ = nullptr;
   alignas(64) std::atomic<std::uint32_t> round_{0};
   alignas(64) std::atomic<int> busy_{0};
-  std::atomic<bool> stop_{false};
+  std::atomic<bool> stopped_{false};
 };
 
 }  // namespace sextant

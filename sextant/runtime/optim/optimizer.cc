@@ -12,10 +12,11 @@ OptimizerConfig read_optimizer(const Value& run, const std::string& file) {
   const std::string kind = f.one_of_or("kind", "adamw", {"sgd", "momentum", "adamw"});
   c.kind = kind == "sgd" ? OptimizerKind::kSgd : kind == "momentum" ? OptimizerKind::kMomentum : OptimizerKind::kAdamW;
   c.learning_rate = f.number_or("learning_rate", c.learning_rate, 0, 1e6);
-  c.momentum = f.number_or("momentum", c.momentum, 0, 1);
-  c.beta1 = f.number_or("beta1", c.beta1, 0, 1);
-  c.beta2 = f.number_or("beta2", c.beta2, 0, 1);
-  c.epsilon = f.number_or("epsilon", c.epsilon, 0, 1);
+  constexpr double kBelowOne = 0.999999;  // a decay of 1 would never take up a gradient, and divides by zero
+  c.momentum = f.number_or("momentum", c.momentum, 0, kBelowOne);
+  c.beta1 = f.number_or("beta1", c.beta1, 0, kBelowOne);
+  c.beta2 = f.number_or("beta2", c.beta2, 0, kBelowOne);
+  c.epsilon = f.number_or("epsilon", c.epsilon, 1e-30, 1)  /* 0 / 0 where no gradient ever came */;
   c.weight_decay = f.number_or("weight_decay", c.kind == OptimizerKind::kAdamW ? 0.1 : 0, 0, 1e3);
   c.clip_norm = f.number_or("clip_norm", 1, 0, 1e30);
   const std::string schedule = f.one_of_or("schedule", "cosine", {"constant", "cosine", "linear", "wsd"});

@@ -23,7 +23,12 @@ ModelConfig read_model(const Value& run, const std::string& file) {
   const bool is_preset = std::any_of(model_presets().begin(), model_presets().end(), [&](const Preset& p) { return p.name == name; });
   const std::string path = is_preset ? name : resolved(name, file);
   ModelConfig model = find_model(!is_preset && !std::filesystem::exists(path) ? name : path);
-  model.dropout = f.number_or("dropout", model.dropout, 0, 0.95);
+  if (f.has("dropout")) {
+    model.dropout = f.number("dropout", 0, 0.95);
+    // The saved config says what was trained; llama's has no such field, and none is needed to generate.
+    if (model.family == "gpt2") model.source.set("resid_pdrop", model.dropout), model.source.set("embd_pdrop", model.dropout);
+  }
+  f.known("dropout");
   f.finish();
   return model;
 }

@@ -85,6 +85,7 @@ RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
 
   RunSummary summary;
   summary.peak_flops = measured_peak_flops(std::min(cores, ranks * config.threads));
+  if (hooks.on_start) hooks.on_start(summary.peak_flops);
   const Bytes resident_before = resident();
   std::vector<Seconds> times;
   std::map<std::string, Seconds> time_by_what;

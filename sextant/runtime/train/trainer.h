@@ -30,10 +30,11 @@ Value to_value(const RunSummary& summary);
 
 /// FLOPs of a step over all ranks, by the convention of published utilisations (full scores, backward = 2 x forward).
 double model_flops(const Program& program);
-/// Fused multiply-adds of this machine, float32, measured on `threads` threads for a few milliseconds. FLOP/s.
+/// Fused multiply-adds of this machine, float32, measured on `threads` threads in a fifth of a second. FLOP/s.
 double measured_peak_flops(int threads);
 
 struct TrainHooks {
+  std::function<void(double peak_flops)> on_start;                      ///< once, before the ranks start
   std::function<void(const StepRecord&)> on_step;                       ///< first rank only, after each step
   std::function<void(Executor&, int rank)> on_finish;                   ///< every rank, before its memory goes
 };
