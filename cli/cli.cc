@@ -1,7 +1,10 @@
 #include "cli/cli.h"
 
+#include <charconv>
 #include <cstdlib>
 #include <iostream>
+
+#include "sextant/base/atomic_file.h"
 
 namespace sextant::cli {
 
@@ -24,6 +27,8 @@ Arguments::Arguments(const Command& command, const std::vector<std::string>& wor
       const std::string near = nearest(name, names);
       throw InvalidInput(str("sextant ", command.name, ": unknown option ", printable(name), near.empty() ? "" : "; did you mean " + near + "?", " ('sextant ", command.name, " --help' lists them)"), ExitCode::kUsage);
     }
+    for (const auto& [given, text] : options_)
+      if (given == name) throw InvalidInput(str("sextant ", command.name, ": ", name, " stands twice"), ExitCode::kUsage);
     const bool optional = option->value.rfind("[", 0) == 0;
     if (equals != std::string::npos) {
       if (option->value.empty()) throw InvalidInput(str("sextant ", command.name, ": ", name, " takes no value"), ExitCode::kUsage);
@@ -47,24 +52,26 @@ std::optional<std::string> Arguments::value(const std::string& name) const {
   return found;
 }
 
+void Arguments::at_most_words(std::size_t most) const {
+  if (words_.size() > most) throw InvalidInput(str("sextant ", command_.name, ": unexpected argument ", printable(words_[most], 60), ": sextant ", command_.name, " ", command_.arguments), ExitCode::kUsage);
+}
+
 std::int64_t Arguments::integer(const std::string& name, std::int64_t otherwise, std::int64_t least, std::int64_t most) const {
   const auto text = value(name);
   if (!text) return otherwise;
-  const Value parsed = parse_run_value(*text, name);
-  const auto* integer = std::get_if<std::int64_t>(&parsed.data);
-  if (!integer || *integer < least || *integer > most)
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+  if (error != std::errc() || end != text->data() + text->size() || number < least || number > most)
     throw InvalidInput(str("sextant ", command_.name, ": ", name, ": found '", printable(*text, 40), "', expected an integer from ", least, " to ", most), ExitCode::kUsage);
-  return *integer;
+  return number;
 }
 
 double Arguments::number(const std::string& name, double otherwise, double least, double most) const {
   const auto text = value(name);
   if (!text) return otherwise;
-  const Value parsed = parse_run_value(*text, name);
-  double number = least - 1;
-  if (const auto* i = std::get_if<std::int64_t>(&parsed.data)) number = static_cast<double>(*i);
-  if (const auto* d = std::get_if<double>(&parsed.data)) number = *d;
-  if (!(number >= least && number <= most))
+  double number = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+  if (error != std::errc() || end != text->data() + text->size() || !(number >= least && number <= most))
     throw InvalidInput(str("sextant ", command_.name, ": ", name, ": found '", printable(*text, 40), "', expected a number from ", least, " to ", most), ExitCode::kUsage);
   return number;
 }

@@ -31,6 +31,8 @@ class Arguments {
   std::optional<std::string> value(const std::string& name) const;
   std::int64_t integer(const std::string& name, std::int64_t otherwise, std::int64_t least, std::int64_t most) const;
   double number(const std::string& name, double otherwise, double least, double most) const;
+  /// Throws InvalidInput (usage) if there are more words than the command takes.
+  void at_most_words(std::size_t most) const;
   /// Words that are no options.
   const std::vector<std::string>& words() const { return words_; }
   /// The one file of the command and the overrides behind it. Throws InvalidInput (usage) if there is none.

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 
 #include "cli/cli.h"
+#include "sextant/base/atomic_file.h"
 #include "sextant/runtime/data/tokens.h"
 
 namespace sextant::cli {
@@ -12,6 +12,8 @@ int run_data(const Arguments& a) {
   a.file("a text file");
   const auto out = a.value("--out");
   if (!out || out->empty()) throw InvalidInput("sextant data: --out FILE is missing", ExitCode::kUsage);
+  for (const std::string& path : a.words())
+    if (same_file(path, *out)) throw InvalidInput(str("sextant data: ", printable(path), " is both an input and --out; use another --out"), ExitCode::kUsage);
   TokenWriter writer(*out, kByteVocabulary);
   for (const std::string& path : a.words()) {
     const MappedFile file(path);
@@ -20,7 +22,7 @@ int run_data(const Arguments& a) {
     writer.document({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
   }
   const std::int64_t tokens = writer.finish();
-  std::cerr << with_commas(tokens) << " tokens of " << a.words().size() << (a.words().size() == 1 ? " document" : " documents") << " in " << *out << "\n";
+  std::cerr << with_commas(tokens) << " tokens of " << a.words().size() << (a.words().size() == 1 ? " document" : " documents") << " in " << printable(*out) << "\n";
   Value v;
   v.set("tokens", tokens);
   v.set("documents", static_cast<std::int64_t>(a.words().size()));

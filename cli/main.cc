@@ -1,6 +1,8 @@
 // The `sextant` program: one file per subcommand.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <csignal>
-#include <cstring>
 #include <iostream>
 
 #include "cli/cli.h"
@@ -48,11 +50,33 @@ int run(const std::vector<std::string>& words) {
 }  // namespace
 }  // namespace sextant::cli
 
+namespace {
+
+// A mapped file that another program cuts off under us ends in this signal; all that is safe here is to say so and go.
+extern "C" void on_bus_error(int) {
+  constexpr char kText[] = "error: a file that is read (data or weights) was cut off while it was read; do not change it during a run\n";
+  static_cast<void>(!::write(STDERR_FILENO, kText, sizeof kText - 1));
+  ::_exit(static_cast<int>(sextant::ExitCode::kCorrupt));
+}
+
+// Standard streams that the caller closed: their numbers must not go to files that we open.
+void open_standard_streams() {
+  for (int fd = 0; fd <= 2; ++fd)
+    if (::fcntl(fd, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDWR));
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using sextant::ExitCode;
-  std::signal(SIGPIPE, SIG_DFL);
+  open_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of write()
+  std::signal(SIGBUS, on_bus_error);
   try {
-    return sextant::cli::run({argv + 1, argv + argc});
+    const int code = sextant::cli::run({argv + 1, argv + argc});
+    std::cout.flush();
+    if (!std::cout) throw sextant::InvalidInput("standard output cannot be written", ExitCode::kStorage);
+    return code;
   } catch (const sextant::InvalidInput& e) {
     std::cerr << "error: " << e.what() << "\n";
     return static_cast<int>(e.exit_code);

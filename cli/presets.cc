@@ -7,10 +7,18 @@ namespace sextant::cli {
 namespace {
 
 int run_presets(const Arguments& a) {
+  a.at_most_words(1);
   if (!a.words().empty()) {
-    for (const Preset& p : model_presets())
-      if (p.name == a.words()[0]) return std::cout << p.text, 0;
-    find_model(a.words()[0]);  // says what is near
+    std::vector<std::string> names;
+    for (const Preset& p : model_presets()) {
+      names.push_back(p.name);
+      if (p.name != a.words()[0]) continue;
+      if (a.has("--json")) write_json(a, parse_json(p.text, p.name));
+      else std::cout << p.text;
+      return 0;
+    }
+    const std::string near = nearest(a.words()[0], names);
+    throw InvalidInput(str("sextant presets: no preset ", printable(a.words()[0], 60), near.empty() ? "" : "; did you mean " + near + "?", " ('sextant presets' lists them)"), ExitCode::kUsage);
   }
   Value::Array all;
   for (const Preset& p : model_presets()) {

@@ -2,11 +2,13 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <iostream>
 
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "sextant/base/atomic_file.h"
 #include "sextant/program/memory.h"
 #include "sextant/program/program.h"
 #include "sextant/runtime/kernels/gemm.h"
@@ -20,7 +22,7 @@ class Metrics {
  public:
   explicit Metrics(const std::string& path) : path_(path) {
     if (path_.empty()) return;
-    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
     if (fd_ < 0) throw InvalidInput(str("train.metrics ", printable(path_), ": cannot be written: ", std::strerror(errno)), ExitCode::kStorage);
   }
   ~Metrics() { if (fd_ >= 0) ::close(fd_); }
@@ -82,34 +84,49 @@ void print_summary(const RunSummary& s, const RunConfig& config) {
   group("loss and token counts", s.comm.data);
   std::cerr << "\nSpeed: " << human(s.tokens_per_s, "tok/s") << ", " << human(s.step_time) << " a step (median), " << std::lround(100 * s.mfu) << "% of the measured peak of " << human(s.peak_flops, "FLOP/s") << "\n";
   std::cerr << "Loss: " << s.losses.front() << " -> " << s.losses.back() << (s.skipped ? str("; ", s.skipped, " steps were skipped") : "") << "\n";
-  if (!config.output.empty()) std::cerr << "Weights: " << config.output << "/model.safetensors   (sextant generate " << config.output << " --prompt \"In the beginning\")\n";
+  if (!config.output.empty()) std::cerr << "Weights: " << printable(config.output) << "/model.safetensors   (sextant generate " << printable(config.output) << " --prompt \"In the beginning\")\n";
+}
+
+// Set by Ctrl-C; the step that runs is finished, and weights are saved. A second Ctrl-C ends at once.
+volatile std::sig_atomic_t interrupted = 0;
+void on_interrupt(int signal) {
+  interrupted = 1;
+  std::signal(signal, SIG_DFL);
 }
 
 int run_train(const Arguments& a) {
   const RunConfig config = read_run(a.file("a run file"), a.overrides(), static_cast<int>(a.integer("--ranks", 0, 1, 4096)));
   const Model model = build_model(config.model, sizes_of(config.plan, config.workload));
   const Program program = build_program(model, config.plan);
-  if (a.has("--print-program")) {
+  if (const auto what = a.value("--print-program")) {
+    if (*what != "" && *what != "units") throw InvalidInput(str("sextant train: --print-program=", printable(*what, 40), ": known: --print-program, --print-program=units"), ExitCode::kUsage);
     std::cout << to_string(program);
-    if (a.value("--print-program") == "units")
+    if (*what == "units")
       for (const Unit& unit : program.by_pp[0].units) std::cout << to_string(unit, program.mesh);
     return 0;
   }
   const int ranks = config.plan.num_ranks();
   std::cerr << config.model.family << ", " << with_commas(model.num_parameters()) << " parameters; " << ranks << (ranks == 1 ? " rank" : " ranks") << " x " << config.threads << (config.threads == 1 ? " thread" : " threads")
-            << ", step of " << config.workload.global_batch << " x " << config.workload.sequence << " tokens in " << config.plan.num_microbatches << " microbatches of " << config.plan.microbatch_size
+            << ", step of " << config.workload.global_batch << " x " << config.workload.sequence << " tokens in " << config.plan.num_microbatches << (config.plan.num_microbatches == 1 ? " microbatch of " : " microbatches of ") << config.plan.microbatch_size
             << "; products by " << gemm_library() << "\n";
+  for (const std::string& read : {config.file, config.train_data, config.initial_weights})
+    if (same_file(config.metrics, read)) throw InvalidInput(str("train.metrics ", printable(config.metrics), ": is read by this run; use another file"));
+  if (const auto json = a.value("--json"); json && !json->empty()) require_writable(*json, "--json");
   Metrics metrics(config.metrics);
   Progress progress(config, model_flops(program));
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, on_interrupt);
   const RunSummary summary = sextant::train(config, {.on_start = [&](double peak_flops) { progress.start(peak_flops); },
                                                      .on_step = [&](const StepRecord& r) {
                                                        metrics.step(r);
                                                        progress.step(r);
-                                                     }});
+                                                     },
+                                                     .should_stop = [] { return interrupted != 0; }});
   progress.finish();
   print_summary(summary, config);
   write_json(a, to_value(summary));
-  return 0;
+  if (!summary.interrupted) return 0;
+  std::cerr << "error: interrupted behind step " << summary.steps << " of " << config.steps << "; the weights so far are " << (config.output.empty() ? "not saved (no train.output)" : "saved") << "\n";
+  return static_cast<int>(ExitCode::kInterrupted);
 }
 
 }  // namespace
@@ -124,7 +141,7 @@ const Command train = {
     "  sextant train examples/kjv/run.toml train.steps=20 optimizer.learning_rate=1e-3\n"
     "  sextant train examples/kjv/run.toml --print-program\n"
     "\nProgress goes to standard error. Exit codes: 0 done, 2 usage, 3 invalid run file, 4 does not fit,\n"
-    "5 damaged data, 7 a rank is missing, 8 the loss diverged, 9 storage (docs/errors.md).\n",
+    "5 damaged data, 7 a rank is missing, 8 the loss diverged, 9 storage, 130 interrupted (docs/errors.md).\n",
     run_train};
 
 }  // namespace sextant::cli

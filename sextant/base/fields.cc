@@ -12,7 +12,10 @@ std::string describe(const Value& value) {
     std::string operator()(std::nullptr_t) const { return "null"; }
     std::string operator()(bool b) const { return b ? "true" : "false"; }
     std::string operator()(std::int64_t i) const { return std::to_string(i); }
-    std::string operator()(double d) const { return str(d); }
+    std::string operator()(double d) const {
+      const std::string text = str(d);
+      return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;  // tells 2.0 from 2
+    }
     std::string operator()(const std::string& s) const { return str("\"", printable(s, 60), "\""); }
     std::string operator()(const Value::Array& a) const { return str("an array of ", a.size()); }
     std::string operator()(const Value::Object&) const { return "an object"; }
@@ -33,15 +36,16 @@ std::string range(auto least, auto most, const char* what) {
 Fields::Fields(const Value* object, std::string file, std::string section)
     : object_(object), file_(std::move(file)), section_(std::move(section)) {
   if (object_ && !std::holds_alternative<Value::Object>(object_->data))
-    throw InvalidInput(str(file_, section_.empty() ? "" : ": " + section_, ": found ", describe(*object_), ", expected an object"));
+    throw InvalidInput(str(printable(file_), section_.empty() ? "" : ": " + section_, ": found ", describe(*object_), ", expected an object"));
 }
 
 void Fields::fail(std::string_view key, const std::string& what) const {
-  std::string place = file_;
+  std::string place = printable(file_);
   const Value* at = object_ ? object_->find(key) : nullptr;
   if (!at) at = object_;
-  if (at && at->line > 0 && at->column > 0) place += str(":", at->line, ":", at->column);
-  throw InvalidInput(str(place, ": ", section_.empty() ? "" : section_ + " ", key, ": ", what));
+  if (at && at->line == kFromArgument) throw InvalidInput(str("argument ", section_.substr(1, section_.size() - 2), ".", key, ": ", what));
+  if (at && at->line > 0) place += str(":", at->line, ":", at->column);
+  throw InvalidInput(str(place, ": ", section_.empty() ? "" : section_ + " ", printable(key, 60), ": ", what));
 }
 
 void Fields::known(std::string_view key) {
@@ -59,6 +63,7 @@ const Value& Fields::require(std::string_view key, const std::string& expected) 
     // The likeliest reason for a missing key is a misspelt one.
     std::vector<std::string> present;
     if (object_) for (const Member& m : std::get<Value::Object>(object_->data)) present.push_back(m.key);
+    if (object_ && object_->find(key)) fail(key, str("found null, expected ", expected));
     const std::string near = nearest(key, present);
     fail(key, str("is missing, expected ", expected, near.empty() ? "" : str(" (found ", near, ")")));
   }
@@ -124,7 +129,10 @@ void Fields::finish() const {
   for (const Member& member : std::get<Value::Object>(object_->data)) {
     if (std::find(known_.begin(), known_.end(), member.key) != known_.end()) continue;
     const std::string near = nearest(member.key, known_);
-    fail(printable(member.key, 60), near.empty() ? str("unknown key; known here: ", join(known_, ", ")) : str("unknown key; did you mean ", near, "?"));
+    std::vector<std::string> shown;  // names that files carry for other programs (_source, summary_type) help nobody
+    for (const std::string& name : known_)
+      if (name[0] != '_' && shown.size() < 24) shown.push_back(name);
+    fail(member.key, near.empty() ? str("unknown key; known here: ", join(shown, ", "), shown.size() < known_.size() ? ", ..." : "") : str("unknown key; did you mean ", near, "?"));
   }
 }
 

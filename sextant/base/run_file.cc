@@ -10,14 +10,17 @@ namespace sextant {
 namespace {
 
 constexpr int kMaxDepth = 8;
+constexpr std::size_t kMostNames = 256;  // of sections, and of keys in one
 
 class Parser {
  public:
-  Parser(std::string_view text, std::string file) : text_(text), file_(std::move(file)) {}
+  Parser(std::string_view text, const std::string& file) : text_(text), file_(printable(file)) {}
 
   Value document() {
     if (text_.size() > (std::size_t{1} << 20)) fail("a run file has at most 1 MiB");
+    if (const auto bad = first_invalid_utf8(text_); bad != std::string_view::npos) throw InvalidInput(str(file_, ": byte ", bad, " is not UTF-8; a run file is plain UTF-8 text"));
     if (text_.substr(0, 3) == "\xef\xbb\xbf") fail("starts with a byte-order mark; save it as plain UTF-8");
+    if (text_.find_first_not_of(" \t\r\n") == std::string_view::npos) throw InvalidInput(str(file_, ": is empty; a run file has sections [model] [workload] [plan] [data] [optimizer] [train]"));
     Value root(Value::Object{});
     std::string section;
     for (skip_blank(); at_ < text_.size(); skip_blank()) {
@@ -31,6 +34,7 @@ class Parser {
         if (peek() != ']') fail(str("expected ] after [", section));
         next();
         end_of_line();
+        if (std::get<Value::Object>(root.data).size() >= kMostNames) fail(str("more than ", kMostNames, " sections"));
         if (root.find(section)) fail_at(line, column, str("section [", section, "] stands twice"));
         Value& made = root.set(section, Value(Value::Object{}));
         made.line = line, made.column = column;
@@ -44,6 +48,7 @@ class Parser {
         skip_spaces();
         Value* table = nullptr;
         for (Member& member : std::get<Value::Object>(root.data)) if (member.key == section) table = &member.value;
+        if (std::get<Value::Object>(table->data).size() >= kMostNames) fail(str("more than ", kMostNames, " keys in [", section, "]"));
         if (table->find(key)) fail_at(line, column, str("[", section, "] ", key, " stands twice"));
         Value parsed = value(0);
         end_of_line();

@@ -23,7 +23,13 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 /// 1234567 -> "1,234,567".
 std::string with_commas(long long number);
 
-/// Text that may come from anywhere, safe to print on a terminal: control bytes become \xNN, long text is cut.
+/// Where the text stops being UTF-8 (RFC 3629); npos if nowhere.
+std::size_t first_invalid_utf8(std::string_view text);
+/// Length of the UTF-8 sequence that starts the text; 0 if it is none, -1 if it may become one with more bytes.
+int utf8_length(std::string_view text);
+
+/// Text that may come from anywhere, safe to print on a terminal: control characters and bytes that are no UTF-8 become
+/// \xNN, long text is cut.
 std::string printable(std::string_view text, std::size_t most = 200);
 
 }  // namespace sextant

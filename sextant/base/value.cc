@@ -57,25 +57,4 @@ std::string read_file(const std::string& path, std::int64_t most) {
   return text;
 }
 
-void write_file(const std::string& path, std::string_view text) {
-  const std::string temporary = path + ".tmp" + std::to_string(::getpid());
-  const auto fail = [&](const char* what) {
-    const std::string why = std::strerror(errno);
-    ::unlink(temporary.c_str());
-    throw InvalidInput(str(printable(path), ": cannot be written (", what, "): ", why), ExitCode::kStorage);
-  };
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) fail("open");
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t put = ::write(fd, text.data() + done, text.size() - done);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) { const int e = errno; ::close(fd); errno = e; fail("write"); }
-    done += static_cast<std::size_t>(put);
-  }
-  if (::fsync(fd) != 0) { const int e = errno; ::close(fd); errno = e; fail("fsync"); }
-  ::close(fd);
-  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("rename");
-}
-
 }  // namespace sextant

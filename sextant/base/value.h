@@ -9,11 +9,12 @@
 namespace sextant {
 
 struct Member;
+inline constexpr int kFromArgument = -1;
 struct Value {
   using Array = std::vector<Value>;
   using Object = std::vector<Member>;  ///< in the order of the file
   std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, Array, Object> data;
-  int line = 0, column = 0;  ///< where it stood; 0 if it did not come from a file
+  int line = 0, column = 0;  ///< where it stood; 0 if it did not come from a file, kFromArgument if from the command line
 
   Value();
   Value(bool v);
@@ -61,7 +62,5 @@ Value parse_run_value(std::string_view text, const std::string& where);
 
 /// The whole file. Throws InvalidInput (storage) if it cannot be read, is no regular file, or is larger than `most`.
 std::string read_file(const std::string& path, std::int64_t most = std::int64_t{1} << 26);
-/// Writes through a temporary file and a rename, so that a reader sees the old or the new text, never a part.
-void write_file(const std::string& path, std::string_view text);
 
 }  // namespace sextant

@@ -6,7 +6,7 @@
 namespace sextant {
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 31;
+constexpr std::int64_t kMost = std::int64_t{1} << 31, kMostLayers = 2048;
 
 // Fields that say nothing about what is computed in training.
 void skip_unrelated(Fields& f) {
@@ -30,7 +30,7 @@ ModelConfig read_gpt2(Fields& f) {
   ModelConfig c;
   c.family = "gpt2";
   c.width = f.integer("n_embd", 1, kMost);
-  c.layers = f.integer("n_layer", 1, 100000);
+  c.layers = f.integer("n_layer", 1, kMostLayers);
   c.heads = c.kv_heads = f.integer("n_head", 1, c.width);
   c.max_positions = f.integer("n_positions", 1, kMost);
   c.vocabulary = f.integer("vocab_size", 1, kMost);
@@ -74,7 +74,7 @@ ModelConfig read_llama(Fields& f, const std::string& family, const std::string& 
   ModelConfig c;
   c.family = family;
   c.width = f.integer("hidden_size", 1, kMost);
-  c.layers = f.integer("num_hidden_layers", 1, 100000);
+  c.layers = f.integer("num_hidden_layers", 1, kMostLayers);
   c.heads = f.integer("num_attention_heads", 1, kMost);
   c.kv_heads = f.integer_or("num_key_value_heads", c.heads, 1, c.heads);
   if (c.heads % c.kv_heads != 0) f.fail("num_key_value_heads", str("found ", c.kv_heads, ", which does not divide num_attention_heads = ", c.heads));
@@ -141,6 +141,7 @@ ModelConfig read_config(const Value& json, const std::string& file) {
   Fields f(&json, file, "");
   const std::string family = f.one_of("model_type", families());
   ModelConfig config = family == "gpt2" ? read_gpt2(f) : read_llama(f, family, file);
+  config.trained_sequence = f.integer_or("_trained_sequence", config.max_positions, 1, config.max_positions);
   skip_unrelated(f);
   f.finish();
   config.source = json;

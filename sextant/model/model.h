@@ -27,6 +27,7 @@ struct ModelConfig {
   RopeScaling rope_scaling;
   GeluKind gelu = GeluKind::kTanh;
   bool qkv_bias = false, attention_out_bias = false, ffn_bias = false, tied_head = false;
+  std::int64_t trained_sequence = 0;  ///< how long the sequences of its training were; a config may say, else max_positions
   double dropout = 0;  ///< of the embedding and both residual branches
   Value source;        ///< the config.json it was read from, written back beside saved weights
 };

@@ -70,11 +70,10 @@ std::vector<std::string> violations(const Plan& plan, const ModelConfig& model, 
     out.push_back(str("sequence = ", workload.sequence, " is longer than the model's positions = ", model.max_positions, "; at most ", model.max_positions));
   const std::int64_t made = plan.microbatch_size * plan.num_microbatches * plan.data_ranks();
   if (made != workload.global_batch) {
-    const std::int64_t unit = plan.microbatch_size * plan.data_ranks();
-    const std::int64_t below = workload.global_batch / unit * unit;
+    const std::int64_t below = workload.global_batch / made * made;
     out.push_back(str("global_batch = ", workload.global_batch, " is not microbatch_size ", plan.microbatch_size, " x ", plan.data_ranks(),
                       " data-parallel ranks x num_microbatches ", plan.num_microbatches, " = ", made, "; nearest valid: global_batch = ",
-                      below > 0 ? str(below, " or ") : "", below + unit));
+                      below > 0 ? str(below, " or ") : "", below + made));
   }
   return out;
 }
@@ -102,7 +101,7 @@ Plan read_plan(const Value& run, const std::string& file, const Workload& worklo
   p.dp_replicate = degree("dp_replicate");
   p.cp = degree("cp");
   p.tp = degree("tp");
-  constexpr std::int64_t kMostRanks = 1 << 24;
+  constexpr std::int64_t kMostRanks = 1 << 24, kMostMicrobatches = 1 << 14;
   const auto limit = [&](std::int64_t ranks_so_far, const char* key) {
     if (ranks_so_far > kMostRanks) f.fail(key, str("the plan would need ", ranks_so_far, " ranks; at most ", kMostRanks, " are planned with"));
     return static_cast<int>(ranks_so_far);
@@ -116,7 +115,7 @@ Plan read_plan(const Value& run, const std::string& file, const Workload& worklo
                              ranks, "; use --ranks ", p.num_ranks(), " or leave dp_shard out"));
   } else {
     f.known("dp_shard");
-    if (ranks % others != 0) f.fail("dp_shard", str("--ranks ", ranks, " is no multiple of dp_replicate x cp x tp = ", others));
+    if (ranks % others != 0) f.fail("dp_shard", str("--ranks ", ranks, " is no multiple of dp_replicate x cp x tp = ", others, "; use --ranks ", std::max(1, ranks / others) * others));
     p.dp_shard = ranks / others;
   }
   p.sequence_parallel = f.boolean_or("sequence_parallel", false);
@@ -126,9 +125,10 @@ Plan read_plan(const Value& run, const std::string& file, const Workload& worklo
   p.bucket = {f.integer_or("bucket_bytes", 25'000'000, 0)};
   // Left out, a rank takes its whole part of the batch at once, or as much as num_microbatches leaves.
   const std::int64_t per_rank = std::max<std::int64_t>(1, workload.global_batch / p.data_ranks());
-  const std::int64_t asked = f.has("num_microbatches") ? f.integer("num_microbatches", 1, 1 << 24) : (f.known("num_microbatches"), 0);
+  const std::int64_t asked = f.has("num_microbatches") ? f.integer("num_microbatches", 1, kMostMicrobatches) : (f.known("num_microbatches"), 0);
   p.microbatch_size = f.integer_or("microbatch_size", asked ? std::max<std::int64_t>(1, per_rank / asked) : per_rank, 1, 1 << 24);
   p.num_microbatches = asked ? asked : std::max<std::int64_t>(1, per_rank / p.microbatch_size);
+  if (p.num_microbatches > kMostMicrobatches) f.fail("microbatch_size", str("found ", p.microbatch_size, ", which makes ", p.num_microbatches, " microbatches a step; at most ", kMostMicrobatches, ": use a larger microbatch_size"));
   f.finish();
   return p;
 }

@@ -102,8 +102,8 @@ StepBytes promised_bytes(const Program& program, int zero_rank, int replica_rank
   for (const Instruction& instruction : rank.code) {
     const auto bucket = [&] { return rank.buckets[static_cast<std::size_t>(instruction.bucket)].elements; };
     switch (instruction.code) {
-      case Code::kCountTokens:
-      case Code::kGradNorm: bytes.data += all_reduce_bytes(1, DType::kF64, data, data_rank); break;
+      case Code::kCountTokens: bytes.data += all_reduce_bytes(kCountValues, DType::kF64, data, data_rank); break;
+      case Code::kGradNorm: bytes.data += all_reduce_bytes(kNormValues, DType::kF64, data, data_rank); break;
       case Code::kReduce: bytes.zero += all_reduce_bytes(bucket(), program.dtype, zero, zero_rank); break;
       case Code::kReduceRest: bytes.replicas += all_reduce_bytes(bucket(), program.dtype, replicas, replica_rank); break;
       case Code::kRun: {
@@ -142,8 +142,8 @@ std::string to_string(const Program& program) {
         const Group group = first.code == Code::kReduceRest ? Group::kReplicas : Group::kZero;
         if (first.code != Code::kWait) out += str("  all_reduce over ", name_of(group), ", ", b.elements * size_of(program.dtype), " B");
       }
-      if (first.code == Code::kCountTokens || first.code == Code::kGradNorm)
-        if (size_of(Group::kData, program.mesh) > 1) out += str("  all_reduce over ", name_of(Group::kData), ", 8 B");
+      const int values = first.code == Code::kCountTokens ? kCountValues : first.code == Code::kGradNorm ? kNormValues : 0;
+      if (values > 0 && size_of(Group::kData, program.mesh) > 1) out += str("  all_reduce over ", name_of(Group::kData), ", ", values * 8, " B");
       out += "\n";
       ++n;
     }

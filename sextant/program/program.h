@@ -11,7 +11,7 @@ enum class Code : std::uint8_t {
   kReduce,       ///< starts the sum of a bucket's gradients over the zero axes
   kWait,         ///< finishes it
   kReduceRest,   ///< sums a bucket over every other axis it is partial over (dp_replicate)
-  kGradNorm,     ///< global norm of the gradients, and the loss summed over all data
+  kGradNorm,     ///< global norm of the gradients; the loss and wishes to stop, summed over all data
   kDecide,       ///< finite? clip factor; the same on all ranks
   kOptStep       ///< the optimizer, on every bucket
 };
@@ -65,6 +65,8 @@ struct StepBytes {
   Bytes total() const { return zero + replicas + data; }
 };
 StepBytes promised_bytes(const Program& program, int zero_rank, int replica_rank, int data_rank);
+/// Values (f64) that a rank brings to COUNT_TOKENS and to GRAD_NORM.
+inline constexpr int kCountValues = 1, kNormValues = 2;
 /// An all-reduce as reduce-scatter and all-gather over the slice map: what rank `i` of `n` receives.
 Bytes all_reduce_bytes(std::int64_t count, DType dtype, int n, int i);
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <tuple>
 
+#include "sextant/base/atomic_file.h"
 #include "sextant/base/errors.h"
 #include "sextant/base/value.h"
 
@@ -17,7 +18,7 @@ namespace sextant {
 namespace {
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // as the reference reader
-constexpr std::size_t kMaxTensors = 2'000'000;
+constexpr std::size_t kMaxTensors = 2'000'000, kMaxDims = 64;
 
 struct DTypeSize {
   std::string_view name;
@@ -46,6 +47,7 @@ Safetensors Safetensors::parse(std::span<const std::byte> bytes, const std::stri
   const auto data = bytes.subspan(8 + static_cast<std::size_t>(length));
 
   Safetensors out;
+  out.name_ = name;
   struct Span {
     std::int64_t begin, end;
     std::size_t tensor;
@@ -74,6 +76,7 @@ Safetensors Safetensors::parse(std::span<const std::byte> bytes, const std::stri
     if (known == std::end(kDTypes)) fail(str("tensor ", shown, ": unknown dtype ", printable(tensor.dtype, 40)));
     std::int64_t size = known->bytes;
     if (!shape || !std::holds_alternative<Value::Array>(shape->data)) fail(str("tensor ", shown, ": shape is no array"));
+    if (std::get<Value::Array>(shape->data).size() > kMaxDims) fail(str("tensor ", shown, ": its shape has ", std::get<Value::Array>(shape->data).size(), " dims, at most ", kMaxDims));
     for (const Value& v : std::get<Value::Array>(shape->data)) {
       const auto* n = std::get_if<std::int64_t>(&v.data);
       if (!n || *n < 0) fail(str("tensor ", shown, ": shape holds something else than integers >= 0"));
@@ -113,7 +116,7 @@ Safetensors Safetensors::open(const std::string& path) {
     if (mapping->data != MAP_FAILED) mapping->size = static_cast<std::size_t>(info.st_size);
   }
   ::close(fd);
-  if (!known) fail("is no regular file");
+  if (!known) fail(S_ISDIR(info.st_mode) ? "is a folder, expected a file" : "is no regular file");
   if (info.st_size > 0 && mapping->size == 0) fail("cannot be mapped");
   Safetensors out = parse({static_cast<const std::byte*>(mapping->data), mapping->size}, path);
   out.file_ = std::move(mapping);
@@ -145,34 +148,11 @@ void write_safetensors(const std::string& path, const std::vector<StoredTensor>&
   header.append((8 - header.size() % 8) % 8, ' ');  // data starts aligned
   const std::uint64_t length = header.size();
 
-  const std::string temporary = path + ".tmp" + std::to_string(::getpid());
-  const auto fail = [&] {
-    const std::string why = std::strerror(errno);
-    ::unlink(temporary.c_str());
-    throw InvalidInput(str(printable(path), ": cannot be written: ", why), ExitCode::kStorage);
-  };
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) fail();
-  const auto put = [&](const void* data, std::size_t size) {
-    const char* at = static_cast<const char*>(data);
-    while (size > 0) {
-      const ssize_t written = ::write(fd, at, size);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) {
-        const int error = errno;
-        ::close(fd);
-        errno = error;
-        fail();
-      }
-      at += written, size -= static_cast<std::size_t>(written);
-    }
-  };
-  put(&length, 8);
-  put(header.data(), header.size());
-  for (const StoredTensor& t : tensors) put(t.data.data(), t.data.size());
-  const bool synced = ::fsync(fd) == 0;
-  ::close(fd);
-  if (!synced || ::rename(temporary.c_str(), path.c_str()) != 0) fail();
+  AtomicFile file(path);
+  file.write(&length, 8);
+  file.write(header.data(), header.size());
+  for (const StoredTensor& t : tensors) file.write(t.data.data(), t.data.size());
+  file.commit();
 }
 
 }  // namespace sextant

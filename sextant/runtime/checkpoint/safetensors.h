@@ -24,10 +24,12 @@ class Safetensors {
   static Safetensors open(const std::string& path);
   /// The same on bytes in memory, for tests and fuzzing. `name` stands in messages.
   static Safetensors parse(std::span<const std::byte> bytes, const std::string& name);
+  const std::string& name() const { return name_; }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   const StoredTensor* find(std::string_view name) const;
 
  private:
+  std::string name_;
   std::shared_ptr<void> file_;
   std::vector<StoredTensor> tensors_;
 };

@@ -79,7 +79,7 @@ TEST(Weights, RoundTripBitwiseAndInTheFilesLayout) {
     const auto bytes = [](auto& all) { return [&all](const std::string& name) { return std::as_writable_bytes(std::span(all.at(name))); }; };
     const std::string path = testing::TempDir() + "weights.safetensors";
     save_weights(path, model, bytes(saved));
-    load_weights(path, model, bytes(loaded));
+    load_weights(Safetensors::open(path), model, bytes(loaded));
     EXPECT_EQ(loaded, saved);
     const Safetensors file = Safetensors::open(path);
     if (const StoredTensor* joined = file.find("transformer.h.1.attn.c_attn.weight")) {
@@ -105,7 +105,7 @@ TEST(Weights, WrongModelsAreNamedByTensor) {
   save_weights(path, one, bytes(one));
   const auto error = [&](const Model& model) {
     try {
-      load_weights(path, model, bytes(model));
+      load_weights(Safetensors::open(path), model, bytes(model));
     } catch (const InvalidInput& e) {
       return std::string(e.what()).substr(path.size());
     }

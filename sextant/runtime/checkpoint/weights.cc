@@ -1,10 +1,11 @@
 #include "sextant/runtime/checkpoint/weights.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 
 #include "sextant/base/errors.h"
-#include "sextant/runtime/checkpoint/safetensors.h"
 
 namespace sextant {
 namespace {
@@ -76,9 +77,8 @@ void save_weights(const std::string& path, const Model& model, const ParameterBy
   write_safetensors(path, tensors);
 }
 
-void load_weights(const std::string& path, const Model& model, const ParameterBytes& parameters) {
-  const Safetensors file = Safetensors::open(path);
-  const auto fail = [&](const std::string& why) { throw InvalidInput(str(printable(path), ": ", why), ExitCode::kCorrupt); };
+void load_weights(const Safetensors& file, const Model& model, const ParameterBytes& parameters) {
+  const auto fail = [&](const std::string& why) { throw InvalidInput(str(printable(file.name()), ": ", why), ExitCode::kCorrupt); };
   std::map<std::string, bool> used;
   for (const StoredTensor& t : file.tensors()) used[t.name] = false;
   for (const Parameter* p : model.parameters()) {
@@ -91,6 +91,8 @@ void load_weights(const std::string& path, const Model& model, const ParameterBy
     std::vector<double> wide(t->dtype == "F64" ? t->data.size() / 8 : 0);
     std::vector<float> narrow(t->dtype == "F32" ? t->data.size() / 4 : 0);
     if (!t->data.empty()) std::memcpy(wide.empty() ? static_cast<void*>(narrow.data()) : wide.data(), t->data.data(), t->data.size());
+    const auto finite = [](const auto& values) { return std::all_of(values.begin(), values.end(), [](auto x) { return std::isfinite(x); }); };
+    if (!finite(wide) || !finite(narrow)) fail(str("tensor ", t->name, " holds values that are not finite"));
     const Placement2d place(*p);
     const std::int64_t count = p->spec.elements();
     std::byte* to = parameters(p->spec.name).data();

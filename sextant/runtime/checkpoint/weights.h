@@ -4,6 +4,7 @@
 #include <span>
 
 #include "sextant/model/model.h"
+#include "sextant/runtime/checkpoint/safetensors.h"
 
 namespace sextant {
 
@@ -13,7 +14,7 @@ using ParameterBytes = std::function<std::span<std::byte>(const std::string& nam
 /// Writes every parameter. Throws InvalidInput (storage).
 void save_weights(const std::string& path, const Model& model, const ParameterBytes& parameters);
 /// Reads every parameter, float32 or float64, into the model's dtype. Throws InvalidInput that names the tensor when one
-/// is missing, left over, or of another shape.
-void load_weights(const std::string& path, const Model& model, const ParameterBytes& parameters);
+/// is missing, left over, of another shape, or not finite.
+void load_weights(const Safetensors& file, const Model& model, const ParameterBytes& parameters);
 
 }  // namespace sextant

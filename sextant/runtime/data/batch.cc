@@ -20,7 +20,7 @@ WindowSampler::WindowSampler(Tokens tokens, std::int64_t sequence, std::uint64_t
   if (packing == Packing::kSeparate && tokens_.vocabulary() != kByteVocabulary)
     throw InvalidInput(str(printable(tokens_.path()), ": has a vocabulary of ", tokens_.vocabulary(), "; data.documents = \"separate\" knows the end of a document in byte-level tokens only (vocabulary ", kByteVocabulary, ")"));
   if (windows_ < 1)
-    throw InvalidInput(str(printable(tokens_.path()), ": has ", tokens_.size(), " tokens, too few for one sequence of ", sequence_, " and its next token; use sequence <= ", std::max<std::int64_t>(1, tokens_.size() - 1), " or more text"));
+    throw InvalidInput(str(printable(tokens_.path()), ": has ", tokens_.size(), " tokens, too few for one sequence of ", sequence_, " and its next token", tokens_.size() > 1 ? str("; use sequence <= ", tokens_.size() - 1, " or more text") : "; give more text"));
 }
 
 std::int64_t WindowSampler::window(std::int64_t sample) const {
@@ -36,7 +36,6 @@ void WindowSampler::operator()(std::int64_t sample, const SampleView& view) cons
     const auto at = static_cast<std::size_t>(s);
     view.ids[at] = tokens_[begin + s];
     view.labels[at] = tokens_[begin + s + 1];
-    if (view.labels[at] < 0) throw InvalidInput(str(printable(tokens_.path()), ": token ", begin + s + 1, " is ", view.labels[at], "; ids are 0 or more"), ExitCode::kCorrupt);
     if (packing_ == Packing::kIgnore) continue;
     view.first[at] = document;
     view.positions[at] = static_cast<std::int32_t>(s) - document;

@@ -98,7 +98,7 @@ std::string error_of(const std::string& path, std::int64_t sequence = 4) {
 TEST(Tokens, BadFilesSayWhatIsOff) {
   EXPECT_EQ(error_of(testing::TempDir() + "missing.txt"), "missing.txt: cannot be read: No such file or directory");
   EXPECT_EQ(error_of(file("empty.txt", "")), "empty.txt: is empty; give a file with text");
-  EXPECT_EQ(error_of(file("bin.txt", std::string("ab\0cd", 5))), "bin.txt: byte 2 is NUL, so this is no text; give UTF-8 text, or a token file made by 'sextant data'");
+  EXPECT_EQ(error_of(file("bin.txt", std::string("ab\0cd", 5))), "bin.txt: byte 2 is NUL, so this is no text; give plain text, or a token file made by 'sextant data'");
   EXPECT_EQ(error_of(file("short.txt", "abc"), 8), "short.txt: has 4 tokens, too few for one sequence of 8 and its next token; use sequence <= 3 or more text");
   EXPECT_EQ(error_of(file("cut.tokens", "SXTOKENS\1\0")), "cut.tokens: damaged token file: has 9 bytes, less than its header of 32; make it again with 'sextant data'");
   std::string header("SXTOKENS\1\0\0\0\2\0\0\0\1\1\0\0\0\0\0\0\x5\0\0\0\0\0\0\0", 32);

@@ -51,16 +51,17 @@ MappedFile::~MappedFile() {
 }
 
 void require_text(std::span<const std::byte> bytes, const std::string& path) {
+  const char* kAdvice = "so this is no text; give plain text, or a token file made by 'sextant data'";
+  if (const void* nul = bytes.empty() ? nullptr : std::memchr(bytes.data(), 0, bytes.size()))
+    throw InvalidInput(str(printable(path), ": byte ", static_cast<const std::byte*>(nul) - bytes.data(), " is NUL, ", kAdvice), ExitCode::kCorrupt);
   std::int64_t control = 0;
   const auto head = bytes.first(std::min<std::size_t>(bytes.size(), std::size_t{1} << 20));
-  for (std::size_t i = 0; i < head.size(); ++i) {
-    const auto b = static_cast<unsigned char>(head[i]);
-    if (b == 0)
-      throw InvalidInput(str(printable(path), ": byte ", i, " is NUL, so this is no text; give UTF-8 text, or a token file made by 'sextant data'"), ExitCode::kCorrupt);
+  for (const std::byte byte : head) {
+    const auto b = static_cast<unsigned char>(byte);
     control += b < 0x20 && b != '\n' && b != '\t' && b != '\r' && b != '\f';
   }
   if (control * 10 > static_cast<std::int64_t>(head.size()))
-    throw InvalidInput(str(printable(path), ": ", control, " of the first ", head.size(), " bytes are control bytes, so this is no text; give UTF-8 text, or a token file made by 'sextant data'"), ExitCode::kCorrupt);
+    throw InvalidInput(str(printable(path), ": ", control, " of the first ", head.size(), " bytes are control bytes, ", kAdvice), ExitCode::kCorrupt);
 }
 
 Tokens Tokens::open(const std::string& path) {
@@ -83,36 +84,24 @@ Tokens Tokens::open(const std::string& path) {
   if (h.version != 1) corrupt(str("version ", h.version, ", known: 1"));
   if (h.width != 2 && h.width != 4) corrupt(str(h.width, " bytes per token, known: 2, 4"));
   if (h.vocabulary == 0 || h.vocabulary > (std::uint64_t{1} << 31)) corrupt(str("vocabulary ", h.vocabulary));
-  const std::uint64_t held = (bytes.size() - sizeof(Header)) / h.width;
-  if (h.count != held || (bytes.size() - sizeof(Header)) % h.width != 0) corrupt(str("its header says ", h.count, " tokens, the file holds ", held));
+  const std::uint64_t held = (bytes.size() - sizeof(Header)) / h.width, beyond = (bytes.size() - sizeof(Header)) % h.width;
+  if (h.count != held || beyond != 0) corrupt(str("its header says ", h.count, " tokens, the file holds ", held, beyond ? str(" and ", beyond, " bytes more") : ""));
   t.width_ = static_cast<int>(h.width);
   t.count_ = static_cast<std::int64_t>(h.count);
   t.vocabulary_ = static_cast<std::int64_t>(h.vocabulary);
   t.text_ = reinterpret_cast<const unsigned char*>(bytes.data()) + sizeof(Header);
+  for (std::int64_t i = 0; i < t.count_; ++i)
+    if (t[i] < 0 || t[i] >= t.vocabulary_) corrupt(str("token ", i, " is ", t[i], ", its header says a vocabulary of ", t.vocabulary_));
   return t;
 }
 
-TokenWriter::TokenWriter(std::string path, std::int64_t vocabulary) : path_(std::move(path)), temporary_(path_ + ".tmp" + std::to_string(::getpid())), vocabulary_(vocabulary) {
-  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd_ < 0) throw InvalidInput(str(printable(path_), ": cannot be written: ", std::strerror(errno)), ExitCode::kStorage);
-  buffer_.resize(sizeof(Header) / 2);  // its place; written by finish()
-}
-
-TokenWriter::~TokenWriter() {
-  if (fd_ < 0) return;
-  ::close(fd_);
-  ::unlink(temporary_.c_str());
+TokenWriter::TokenWriter(const std::string& path, std::int64_t vocabulary) : file_(path), vocabulary_(vocabulary) {
+  const Header place{};
+  file_.write(&place, sizeof place);  // completed by finish()
 }
 
 void TokenWriter::flush() {
-  const char* data = reinterpret_cast<const char*>(buffer_.data());
-  std::size_t left = buffer_.size() * 2;
-  while (left > 0) {
-    const ssize_t put = ::write(fd_, data, left);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) throw InvalidInput(str(printable(path_), ": cannot be written: ", std::strerror(errno)), ExitCode::kStorage);
-    data += put, left -= static_cast<std::size_t>(put);
-  }
+  file_.write(buffer_.data(), buffer_.size() * sizeof buffer_[0]);
   buffer_.clear();
 }
 
@@ -127,14 +116,8 @@ std::int64_t TokenWriter::finish() {
   flush();
   Header h{{}, 1, 2, static_cast<std::uint64_t>(vocabulary_), static_cast<std::uint64_t>(count_)};
   std::memcpy(h.magic, kMagic, 8);
-  const bool done = ::pwrite(fd_, &h, sizeof h, 0) == static_cast<ssize_t>(sizeof h) && ::fsync(fd_) == 0;
-  const std::string why = std::strerror(errno);
-  ::close(fd_);
-  fd_ = -1;
-  if (!done || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    ::unlink(temporary_.c_str());
-    throw InvalidInput(str(printable(path_), ": cannot be written: ", done ? std::strerror(errno) : why), ExitCode::kStorage);
-  }
+  file_.write_at(0, &h, sizeof h);
+  file_.commit();
   return count_;
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "sextant/base/atomic_file.h"
+
 namespace sextant {
 
 /// The built-in tokenizer: ids 0-255 are bytes, 256 ends a document.
@@ -54,23 +56,19 @@ class Tokens {
 /// bytes per token (2 or 4), u64 vocabulary, u64 count, then the tokens.
 class TokenWriter {
  public:
-  TokenWriter(std::string path, std::int64_t vocabulary);
-  ~TokenWriter();
-  TokenWriter(const TokenWriter&) = delete;
-  TokenWriter& operator=(const TokenWriter&) = delete;
+  TokenWriter(const std::string& path, std::int64_t vocabulary);
   void document(std::string_view text);
   /// Completes the header and gives the file its name. Returns the number of tokens.
   std::int64_t finish();
 
  private:
   void flush();
-  std::string path_, temporary_;
-  int fd_ = -1;
+  AtomicFile file_;
   std::int64_t vocabulary_, count_ = 0;
   std::vector<std::uint16_t> buffer_;
 };
 
-/// Throws InvalidInput if the bytes are no text: a NUL byte, or over 1 in 10 control bytes.
+/// Throws InvalidInput if the bytes are no text: a NUL byte, or over 1 in 10 of the first MiB control bytes.
 void require_text(std::span<const std::byte> bytes, const std::string& path);
 
 }  // namespace sextant

@@ -213,7 +213,7 @@ void Executor::run(const Instruction& instruction) {
   }
 }
 
-StepResult Executor::step(double rate) {
+StepResult Executor::step(double rate, bool wish_to_stop) {
   result_ = {};
   rate_ = rate;
   clip_ = 1;
@@ -242,16 +242,17 @@ StepResult Executor::step(double rate) {
         for (const BucketMemory& bucket : buckets_)
           squares += program_.dtype == DType::kF64 ? sum_of_squares(team_, bucket.ranges, bucket.gradients.as<double>()) : sum_of_squares(team_, bucket.ranges, bucket.gradients.as<float>());
         result_.grad_norm = std::sqrt(squares);
-        double loss = *loss_.as<double>();
-        data_group_->all_reduce({&loss, 1, DType::kF64}).wait();
-        result_.loss = result_.tokens > 0 ? loss / static_cast<double>(result_.tokens) : 0;
+        double sums[kNormValues] = {*loss_.as<double>(), wish_to_stop ? 1.0 : 0.0};
+        data_group_->all_reduce({sums, kNormValues, DType::kF64}).wait();
+        result_.loss = result_.tokens > 0 ? sums[0] / static_cast<double>(result_.tokens) : 0;
+        result_.stop = sums[1] > 0;
         break;
       }
       case Code::kDecide:
         // Loss and norm are sums over all ranks, so every rank decides alike.
         if (result_.tokens == 0) result_.reason = "the step has no valid label";
-        else if (!std::isfinite(result_.loss)) result_.reason = str("the loss is ", result_.loss);
-        else if (!std::isfinite(result_.grad_norm)) result_.reason = str("the gradient norm is ", result_.grad_norm);
+        else if (!std::isfinite(result_.loss)) result_.reason = str("the loss is ", std::isnan(result_.loss) ? "not a number" : "infinite");
+        else if (!std::isfinite(result_.grad_norm)) result_.reason = str("the gradient norm is ", std::isnan(result_.grad_norm) ? "not a number" : "infinite");
         result_.skipped = !result_.reason.empty();
         if (options_.optimizer.clip_norm > 0 && result_.grad_norm > options_.optimizer.clip_norm) clip_ = options_.optimizer.clip_norm / result_.grad_norm;
         break;

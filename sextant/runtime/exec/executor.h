@@ -27,6 +27,7 @@ struct StepResult {
   std::int64_t tokens = 0;     ///< valid ones
   double grad_norm = 0;        ///< before clipping
   double learning_rate = 0;
+  bool stop = false;           ///< some rank wished to stop behind this step
   bool skipped = false;        ///< nothing was updated; `reason` says why
   std::string reason;
 };
@@ -56,8 +57,9 @@ class Executor {
     return {found->second.buffer.template as<T>() + microbatch * found->second.elements, static_cast<std::size_t>(found->second.elements)};
   }
 
-  /// Runs the program once. `rate`: learning rate; a rate below 0 leaves out the optimizer.
-  StepResult step(double rate);
+  /// Runs the program once. `rate`: learning rate; a rate below 0 leaves out the optimizer. A wish to stop reaches all
+  /// ranks in the same step.
+  StepResult step(double rate, bool wish_to_stop = false);
 
   /// Runs F of every unit for microbatch 0 and returns the last unit's output, which stays until the next call.
   View forward();

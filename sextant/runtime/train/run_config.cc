@@ -9,7 +9,7 @@
 namespace sextant {
 namespace {
 
-const std::vector<std::string> kSections = {"model", "cluster", "workload", "plan", "data", "optimizer", "train"};
+const std::vector<std::string> kSections = {"model", "workload", "plan", "data", "optimizer", "train"};
 
 // A path of the run file stands relative to it, so that a run can be started from anywhere.
 std::string resolved(const std::string& path, const std::string& file) {
@@ -22,7 +22,8 @@ ModelConfig read_model(const Value& run, const std::string& file) {
   const std::string name = f.text("config");
   const bool is_preset = std::any_of(model_presets().begin(), model_presets().end(), [&](const Preset& p) { return p.name == name; });
   const std::string path = is_preset ? name : resolved(name, file);
-  ModelConfig model = find_model(!is_preset && !std::filesystem::exists(path) ? name : path);
+  std::error_code ignored;  // find_model says what is wrong with a path
+  ModelConfig model = find_model(!is_preset && !std::filesystem::exists(path, ignored) ? name : path);
   if (f.has("dropout")) {
     model.dropout = f.number("dropout", 0, 0.95);
     // The saved config says what was trained; llama's has no such field, and none is needed to generate.
@@ -47,8 +48,14 @@ RunConfig read_run(const std::string& path, const std::vector<Override>& overrid
   for (const Override& o : overrides) {
     Value* section = nullptr;
     for (Member& m : std::get<Value::Object>(run.data)) if (m.key == o.section) section = &m.value;
+    if (std::find(kSections.begin(), kSections.end(), o.section) == kSections.end()) {
+      const std::string near = nearest(o.section, kSections);
+      throw InvalidInput(str("argument ", printable(o.section, 60), ".", printable(o.key, 60), ": unknown section", near.empty() ? "; known: " + join(kSections, ", ") : "; did you mean " + near + "?"));
+    }
     if (!section) section = &run.set(o.section, Value(Value::Object{}));
-    section->set(o.key, parse_run_value(o.text, str(o.section, ".", o.key, "=", printable(o.text))));
+    Value value = parse_run_value(o.text, str("argument ", o.section, ".", o.key, "=", printable(o.text)));
+    value.line = kFromArgument;
+    section->set(o.key, std::move(value));
   }
   Fields sections(&run, path, "");
   for (const std::string& s : kSections) sections.known(s);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "sextant/base/atomic_file.h"
 #include "sextant/base/errors.h"
 #include "sextant/runtime/checkpoint/weights.h"
 #include "sextant/runtime/comm/threads.h"
@@ -59,29 +60,40 @@ void fill_step(Executor& executor, const RunConfig& config, const SampleSource& 
       const SampleView view{field("ids"), field("labels"), field("positions"), field("first"), field("last"), tokens.empty() ? std::span(spare_tokens) : tokens.subspan(at, length)};
       source(sample, view);
       for (std::size_t s = 0; s < length; ++s)
-        if (view.ids[s] < 0 || view.ids[s] >= config.model.vocabulary || view.labels[s] >= config.model.vocabulary)
-          throw InvalidInput(str(printable(config.train_data), ": token ", std::max(view.ids[s], view.labels[s]), " is outside the model's vocabulary of ", config.model.vocabulary, "; use vocab_size >= ",
-                                 std::max(view.ids[s], view.labels[s]) + 1), ExitCode::kInvalid);
+        check(view.ids[s] >= 0 && view.ids[s] < config.model.vocabulary && view.labels[s] < config.model.vocabulary, "tokens are within the vocabulary, which was compared before the first step");
     }
 }
 
+void require_memory(const std::string& what, const MemoryPlan& plan, int ranks) {
+  if (plan.peak * ranks <= physical_memory()) return;
+  throw InvalidInput(str(printable(what), ": ", ranks, ranks == 1 ? " rank needs " : " ranks need ", human(plan.peak * ranks), " (peak ", human(plan.peak), " a rank, in ", plan.peak_where, "), this machine has ",
+                         human(physical_memory()), "; use a smaller plan.microbatch_size, workload.sequence or model"), ExitCode::kDoesNotFit);
+}
+
 RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
+  // Whatever can be wrong is found before the first step.
   const int ranks = config.plan.num_ranks();
-  Tokens tokens = Tokens::open(config.train_data);
+  const Tokens tokens = Tokens::open(config.train_data);
   if (tokens.vocabulary() > config.model.vocabulary)
     throw InvalidInput(str(printable(config.train_data), ": has a vocabulary of ", tokens.vocabulary(), ", the model one of ", config.model.vocabulary, "; use vocab_size >= ", tokens.vocabulary()));
   const WindowSampler sampler(tokens, config.workload.sequence, config.seed, config.packing);
-  if (!config.output.empty()) std::filesystem::create_directories(config.output);
+  std::optional<Safetensors> initial;
+  if (!config.initial_weights.empty()) initial = Safetensors::open(config.initial_weights);
+  const std::string weights_file = config.output + "/model.safetensors", config_file = config.output + "/config.json";
+  if (!config.output.empty()) {
+    make_folder(config.output, "train.output");
+    for (const std::string& file : {weights_file, config_file}) {
+      require_writable(file, "train.output");
+      if (same_file(file, config.initial_weights) || same_file(file, config.train_data)) throw InvalidInput(str("train.output ", printable(file), ": is read by this run; use another folder"));
+    }
+  }
 
   const Model model = build_model(config.model, sizes_of(config.plan, config.workload));
   const Program program = build_program(model, config.plan);
   const KernelTable kernels = builtin_kernels();
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   ExecutorOptions options{.threads = config.threads, .spin = ranks * config.threads <= cores ? 20000 : 0, .seed = config.seed, .optimizer = config.optimizer};
-  const MemoryPlan memory = plan_memory(program, state_bytes_per_element(program, config.optimizer.kind), data_bytes(program), config.threads);
-  if (memory.peak * ranks > physical_memory())
-    throw InvalidInput(str(config.file, ": ", ranks, " ranks need ", human(memory.peak * ranks), " (peak ", human(memory.peak), " a rank, in ", memory.peak_where, "), this machine has ", human(physical_memory()),
-                           "; use a smaller plan.microbatch_size, workload.sequence or model"), ExitCode::kDoesNotFit);
+  require_memory(config.file, plan_memory(program, state_bytes_per_element(program, config.optimizer.kind), data_bytes(program), config.threads), ranks);
 
   RunSummary summary;
   summary.peak_flops = measured_peak_flops(std::min(cores, ranks * config.threads));
@@ -93,15 +105,16 @@ RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
   run_threads(ranks, [&](Communicator& world) {
     Executor executor(program, kernels, world, options);
     const bool first = world.rank() == 0;
-    if (config.initial_weights.empty()) executor.initialise();
-    else load_weights(config.initial_weights, model, [&](const std::string& name) { return executor.parameter_bytes(name); });
+    if (!initial) executor.initialise();
+    else load_weights(*initial, model, [&](const std::string& name) { return executor.parameter_bytes(name); });
     const Coordinates own = coordinates_of(world.rank(), program.mesh);
     const int data_rank = own.dp_replicate * program.mesh[Axis::kDpShard] + own.dp_shard;
     int skipped_in_a_row = 0;
     for (std::int64_t step = 0; step < config.steps; ++step) {
       const Seconds start = now();
       fill_step(executor, config, std::cref(sampler), step, data_rank);
-      const StepResult result = executor.step(learning_rate(config.optimizer, step, config.steps));
+      const StepResult result = executor.step(learning_rate(config.optimizer, step, config.steps), hooks.should_stop && hooks.should_stop());
+      const bool is_last = step + 1 == config.steps || result.stop;
       const Seconds time = now() - start;
       if (first) {
         summary.losses.push_back(result.loss);
@@ -111,31 +124,33 @@ RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
         if (hooks.on_step) hooks.on_step({step, result, time, resident()});
       }
       skipped_in_a_row = result.skipped ? skipped_in_a_row + 1 : 0;
-      if (skipped_in_a_row == kMostSkippedInARow)
-        throw InvalidInput(str("step ", step, ": ", result.reason, ", for the ", kMostSkippedInARow, "rd step in a row; nothing was updated in them. Try optimizer.learning_rate=", config.optimizer.learning_rate / 10,
-                               " or optimizer.warmup_steps=", std::max<std::int64_t>(100, 2 * config.optimizer.warmup_steps)), ExitCode::kDiverged);
+      if (skipped_in_a_row == kMostSkippedInARow || (skipped_in_a_row > 0 && is_last))
+        throw InvalidInput(str("step ", step + 1, ": ", result.reason, skipped_in_a_row > 1 ? str(", for the ", skipped_in_a_row == 2 ? "2nd" : "3rd", " step in a row") : "", "; nothing was updated. Try optimizer.learning_rate=",
+                               config.optimizer.learning_rate / 10, " or optimizer.warmup_steps=", std::max<std::int64_t>(100, 2 * config.optimizer.warmup_steps)), ExitCode::kDiverged);
+      if (first) summary.steps = step + 1, summary.interrupted = step + 1 < config.steps && is_last;
+      if (is_last) break;
     }
     if (first) {
       summary.comm = executor.received();
       const StepBytes promised = executor.promised();
-      summary.predicted_comm = {promised.zero * config.steps, promised.replicas * config.steps, promised.data * config.steps};
+      summary.predicted_comm = {promised.zero * summary.steps, promised.replicas * summary.steps, promised.data * summary.steps};
       summary.peak_memory = executor.pool().peak();
       summary.predicted_peak_memory = executor.memory_plan().peak;
       for (int t = 0; t < kNumMemoryTags; ++t) summary.peak_by_tag[static_cast<std::size_t>(t)] = executor.pool().at_peak()[static_cast<std::size_t>(t)];
       summary.resident_peak = resident_peak();
       summary.predicted_resident = resident_before + executor.memory_plan().peak * ranks;
       if (!config.output.empty()) {
-        save_weights(config.output + "/model.safetensors", model, [&](const std::string& name) { return executor.parameter_bytes(name); });
-        write_file(config.output + "/config.json", to_json(config.model.source, true) + "\n");
+        save_weights(weights_file, model, [&](const std::string& name) { return executor.parameter_bytes(name); });
+        Value source = config.model.source;
+        source.set("_trained_sequence", config.workload.sequence);
+        write_file(config_file, to_json(source, true) + "\n");
       }
     }
-    if (hooks.on_finish) hooks.on_finish(executor, world.rank());
     world.barrier().wait();
   });
 
   std::vector<Seconds> sorted = times;
   std::sort(sorted.begin(), sorted.end());
-  summary.steps = config.steps;
   summary.step_time = sorted[sorted.size() / 2];
   summary.tokens_per_s = static_cast<double>(config.workload.global_batch * config.workload.sequence) / summary.step_time.value;
   summary.mfu = model_flops(program) / summary.step_time.value / summary.peak_flops;
@@ -148,6 +163,7 @@ Value to_value(const RunSummary& s) {
   Value v;
   v.set("steps", s.steps);
   v.set("skipped_steps", s.skipped);
+  v.set("interrupted", s.interrupted);
   Value::Array losses;
   for (const double loss : s.losses) losses.emplace_back(loss);
   v.set("losses", std::move(losses));

@@ -16,7 +16,8 @@ struct StepRecord {
 
 /// What a run did and what was promised. The JSON of `sextant train --json`.
 struct RunSummary {
-  std::int64_t steps = 0, skipped = 0;
+  std::int64_t steps = 0, skipped = 0;                 ///< done; and how many of them updated nothing
+  bool interrupted = false;                            ///< ended before its last step because `should_stop` said so
   std::vector<double> losses;
   double tokens_per_s = 0, mfu = 0, peak_flops = 0;
   Seconds step_time;                                   ///< median
@@ -36,12 +37,14 @@ double measured_peak_flops(int threads);
 struct TrainHooks {
   std::function<void(double peak_flops)> on_start;                      ///< once, before the ranks start
   std::function<void(const StepRecord&)> on_step;                       ///< first rank only, after each step
-  std::function<void(Executor&, int rank)> on_finish;                   ///< every rank, before its memory goes
+  std::function<bool()> should_stop;                                    ///< asked by every rank, in each step
 };
+/// Throws InvalidInput (does not fit) if `ranks` ranks of this peak are more than the machine's memory.
+void require_memory(const std::string& what, const MemoryPlan& plan, int ranks);
 /// Trains on `config.plan.num_ranks()` threads-as-ranks. Throws InvalidInput (bad input; diverged) or CommError.
 RunSummary train(const RunConfig& config, const TrainHooks& hooks);
 
-/// Fills the data of all microbatches of a step for one rank. Throws InvalidInput for an id outside the vocabulary.
+/// Fills the data of all microbatches of a step for one rank. Ids are below the model's vocabulary.
 void fill_step(Executor& executor, const RunConfig& config, const SampleSource& source, std::int64_t step, int data_rank);
 
 struct GenerateOptions {
