@@ -39,6 +39,7 @@ std::string describe(const Post& p) {
 // Wakes sleepers after a change that they may wait for. Waiting spins briefly, then sleeps.
 class Signal {
  public:
+  static constexpr int kYields = 64;
   void notify() {
     changes_.fetch_add(1);
     if (sleepers_.load() == 0) return;
@@ -53,6 +54,12 @@ class Signal {
 #if defined(__x86_64__)
       __builtin_ia32_pause();
 #endif
+    }
+    // With more ranks than cores the peer that is waited for may need this core: it is offered before sleeping, which
+    // costs two context switches and a wake-up.
+    for (int i = 0; i < kYields; ++i) {
+      if (done()) return true;
+      std::this_thread::yield();
     }
     std::unique_lock lock(mutex_);
     sleepers_.fetch_add(1);

@@ -38,6 +38,15 @@ void each(const KernelCall& c, std::int64_t count, const F& f) {
   });
 }
 
+// d[i] = f(i), or d[i] += f(i): two loops, since a choice inside one keeps it from being vectorised.
+template <class T, class F>
+void each_gradient(const KernelCall& c, std::size_t write, const F& f) {
+  T* d = c.writes[write].as<T>();
+  const std::int64_t count = c.writes[write].elements();
+  if (c.add[write]) each(c, count, [=](std::int64_t i) { d[i] += f(i); });
+  else each(c, count, [=](std::int64_t i) { d[i] = f(i); });
+}
+
 template <class T>
 void gelu_forward(const KernelCall& c) {
   const T* x = c.reads[0].as<T>();
@@ -50,10 +59,8 @@ void gelu_forward(const KernelCall& c) {
 template <class T>
 void gelu_backward(const KernelCall& c) {
   const T *x = c.reads[0].as<T>(), *dy = c.reads[1].as<T>();
-  T* dx = c.writes[0].as<T>();
-  const bool add = c.add[0];
-  if (static_cast<const Gelu&>(c.op).gelu == GeluKind::kTanh) each(c, c.reads[0].elements(), [=](std::int64_t i) { dx[i] = dy[i] * gelu_tanh_slope(x[i]) + (add ? dx[i] : T{0}); });
-  else each(c, c.reads[0].elements(), [=](std::int64_t i) { dx[i] = dy[i] * gelu_erf_slope(x[i]) + (add ? dx[i] : T{0}); });
+  if (static_cast<const Gelu&>(c.op).gelu == GeluKind::kTanh) each_gradient<T>(c, 0, [=](std::int64_t i) { return dy[i] * gelu_tanh_slope(x[i]); });
+  else each_gradient<T>(c, 0, [=](std::int64_t i) { return dy[i] * gelu_erf_slope(x[i]); });
 }
 
 // Reads: gate, up. Writes: y.
@@ -68,13 +75,11 @@ void swiglu_forward(const KernelCall& c) {
 template <class T>
 void swiglu_backward(const KernelCall& c) {
   const T *gate = c.reads[0].as<T>(), *up = c.reads[1].as<T>(), *dy = c.reads[2].as<T>();
-  T *dgate = c.writes[0].as<T>(), *dup = c.writes[1].as<T>();
-  const bool add_gate = c.add[0], add_up = c.add[1];
-  each(c, c.reads[0].elements(), [=](std::int64_t i) {
-    const T s = logistic(gate[i]), g = dy[i];
-    dgate[i] = g * up[i] * s * (T{1} + gate[i] * (T{1} - s)) + (add_gate ? dgate[i] : T{0});
-    dup[i] = g * gate[i] * s + (add_up ? dup[i] : T{0});
+  each_gradient<T>(c, 0, [=](std::int64_t i) {
+    const T s = logistic(gate[i]);
+    return dy[i] * up[i] * s * (T{1} + gate[i] * (T{1} - s));
   });
+  each_gradient<T>(c, 1, [=](std::int64_t i) { return dy[i] * gate[i] * logistic(gate[i]); });
 }
 
 template <class T>
@@ -88,11 +93,7 @@ void add_forward(const KernelCall& c) {
 template <class T>
 void add_backward(const KernelCall& c) {
   const T* dy = c.reads[0].as<T>();
-  for (std::size_t w = 0; w < 2; ++w) {
-    T* d = c.writes[w].as<T>();
-    const bool add = c.add[w];
-    each(c, c.reads[0].elements(), [=](std::int64_t i) { d[i] = dy[i] + (add ? d[i] : T{0}); });
-  }
+  for (const std::size_t write : {0, 1}) each_gradient<T>(c, write, [=](std::int64_t i) { return dy[i]; });
 }
 
 // Reads: src. Writes: dst, which holds a value.

@@ -91,10 +91,15 @@ double sum_of_squares(Team& team, const std::vector<Range>& ranges, const T* val
     const T* x = values + range.begin;
     team.split(blocks, 1, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t b = first; b < last; ++b) {
+        // Independent lanes hide the latency of the additions.
+        constexpr int kLanes = 32;
+        double lanes[kLanes] = {};
+        const std::int64_t begin = b * kBlock, end = std::min(count, begin + kBlock), whole = begin + (end - begin) / kLanes * kLanes;
+        for (std::int64_t i = begin; i < whole; i += kLanes)
+          for (int l = 0; l < kLanes; ++l) lanes[l] += static_cast<double>(x[i + l]) * static_cast<double>(x[i + l]);
+        for (std::int64_t i = whole; i < end; ++i) lanes[0] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
         double sum = 0;
-        const std::int64_t end = std::min(count, (b + 1) * kBlock);
-#pragma omp simd reduction(+ : sum)
-        for (std::int64_t i = b * kBlock; i < end; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+        for (const double lane : lanes) sum += lane;
         sums[static_cast<std::size_t>(b)] = sum;
       }
     });
