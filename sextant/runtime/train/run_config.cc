@@ -11,6 +11,12 @@ namespace {
 
 const std::vector<std::string> kSections = {"model", "workload", "plan", "data", "optimizer", "train"};
 
+void require_section(const std::string& section, const std::string& place) {
+  if (std::find(kSections.begin(), kSections.end(), section) != kSections.end()) return;
+  const std::string near = nearest(section, kSections);
+  throw InvalidInput(str(place, ": unknown section", near.empty() ? "; known: " + join(kSections, ", ") : "; did you mean " + near + "?"));
+}
+
 // A path of the run file stands relative to it, so that a run can be started from anywhere.
 std::string resolved(const std::string& path, const std::string& file) {
   if (path.empty() || path[0] == '/') return path;
@@ -45,21 +51,16 @@ Override parse_override(const std::string& argument) {
 
 RunConfig read_run(const std::string& path, const std::vector<Override>& overrides, int ranks) {
   Value run = parse_run_file(read_file(path, 1 << 20), path);
+  for (const Member& m : std::get<Value::Object>(run.data)) require_section(m.key, str(printable(path), ":", m.value.line, ":", m.value.column, ": [", printable(m.key, 60), "]"));
   for (const Override& o : overrides) {
     Value* section = nullptr;
     for (Member& m : std::get<Value::Object>(run.data)) if (m.key == o.section) section = &m.value;
-    if (std::find(kSections.begin(), kSections.end(), o.section) == kSections.end()) {
-      const std::string near = nearest(o.section, kSections);
-      throw InvalidInput(str("argument ", printable(o.section, 60), ".", printable(o.key, 60), ": unknown section", near.empty() ? "; known: " + join(kSections, ", ") : "; did you mean " + near + "?"));
-    }
+    require_section(o.section, str("argument ", printable(o.section, 60), ".", printable(o.key, 60)));
     if (!section) section = &run.set(o.section, Value(Value::Object{}));
     Value value = parse_run_value(o.text, str("argument ", o.section, ".", o.key, "=", printable(o.text)));
     value.line = kFromArgument;
     section->set(o.key, std::move(value));
   }
-  Fields sections(&run, path, "");
-  for (const std::string& s : kSections) sections.known(s);
-  sections.finish();
 
   RunConfig c;
   c.file = path;
@@ -75,6 +76,7 @@ RunConfig read_run(const std::string& path, const std::vector<Override>& overrid
 
   Fields train(run.find("train"), path, "[train]");
   c.steps = train.integer_or("steps", 100, 1, std::int64_t{1} << 40);
+  c.stop_after = train.integer_or("stop_after", 0, 0, c.steps);
   c.seed = static_cast<std::uint64_t>(train.integer_or("seed", 1, 0));
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   c.threads = static_cast<int>(train.integer_or("threads", std::max(1, cores / c.plan.num_ranks()), 1, 1024));

@@ -15,6 +15,7 @@ struct RunConfig {
   std::string train_data;                  ///< text or token file
   Packing packing = Packing::kIgnore;
   std::int64_t steps = 100;
+  std::int64_t stop_after = 0;             ///< ends behind this step of the `steps` that the schedule spans; 0: at the end
   std::uint64_t seed = 1;
   int threads = 1;                         ///< of each rank
   std::int64_t log_every = 1;              ///< steps between lines of the log when it is no terminal

@@ -114,7 +114,7 @@ RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
       const Seconds start = now();
       fill_step(executor, config, std::cref(sampler), step, data_rank);
       const StepResult result = executor.step(learning_rate(config.optimizer, step, config.steps), hooks.should_stop && hooks.should_stop());
-      const bool is_last = step + 1 == config.steps || result.stop;
+      const bool is_last = step + 1 == config.steps || step + 1 == config.stop_after || result.stop;
       const Seconds time = now() - start;
       if (first) {
         summary.losses.push_back(result.loss);
@@ -127,7 +127,7 @@ RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
       if (skipped_in_a_row == kMostSkippedInARow || (skipped_in_a_row > 0 && is_last))
         throw InvalidInput(str("step ", step + 1, ": ", result.reason, skipped_in_a_row > 1 ? str(", for the ", skipped_in_a_row == 2 ? "2nd" : "3rd", " step in a row") : "", "; nothing was updated. Try optimizer.learning_rate=",
                                config.optimizer.learning_rate / 10, " or optimizer.warmup_steps=", std::max<std::int64_t>(100, 2 * config.optimizer.warmup_steps)), ExitCode::kDiverged);
-      if (first) summary.steps = step + 1, summary.interrupted = step + 1 < config.steps && is_last;
+      if (first) summary.steps = step + 1, summary.interrupted = result.stop && !(step + 1 == config.steps || step + 1 == config.stop_after);
       if (is_last) break;
     }
     if (first) {
