@@ -4,7 +4,9 @@
 
 #include "sextant/ops/attention.h"
 #include "sextant/ops/dropout.h"
-#include "sextant/ops/elementwise.h"
+#include "sextant/ops/residual.h"
+#include "sextant/ops/gelu.h"
+#include "sextant/ops/swiglu.h"
 #include "sextant/ops/head.h"
 #include "sextant/ops/norm.h"
 #include "sextant/ops/rope.h"

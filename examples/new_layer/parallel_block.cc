@@ -3,7 +3,9 @@
 #include "sextant/base/str.h"
 #include "sextant/ops/attention.h"
 #include "sextant/ops/dropout.h"
-#include "sextant/ops/elementwise.h"
+#include "sextant/ops/residual.h"
+#include "sextant/ops/add.h"
+#include "sextant/ops/gelu.h"
 #include "sextant/ops/linear.h"
 
 namespace sextant {

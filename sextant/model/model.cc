@@ -5,8 +5,12 @@
 #include <cmath>
 
 #include "sextant/base/errors.h"
+#include "sextant/ops/add.h"
+#include "sextant/ops/swiglu.h"
+#include "sextant/ops/gelu.h"
 #include "sextant/ops/attention.h"
 #include "sextant/ops/dropout.h"
+#include "sextant/ops/residual.h"
 #include "sextant/ops/embedding.h"
 #include "sextant/ops/head.h"
 #include "sextant/ops/linear.h"

@@ -5,7 +5,7 @@
 
 #include "sextant/base/value.h"
 #include "sextant/model/layer.h"
-#include "sextant/ops/elementwise.h"
+#include "sextant/ops/gelu.h"
 #include "sextant/ops/norm.h"
 #include "sextant/ops/rope.h"
 
