@@ -1,5 +1,5 @@
 #pragma once
-// The three kinds of error. Invalid input throws, infeasible is a value, impossible is a check.
+// Kinds of error. Invalid input throws, an expected no is a value (a Refusal), the impossible is a check.
 #include <stdexcept>
 #include <string>
 
@@ -29,11 +29,6 @@ class InvalidInput : public std::runtime_error {
   explicit InvalidInput(const std::string& what, ExitCode code = ExitCode::kInvalid)
       : std::runtime_error(what), exit_code(code) {}
   ExitCode exit_code;
-};
-
-/// A valid wish that cannot be met: an expected answer, so a value.
-struct Infeasible {
-  std::string reason;
 };
 
 /// Our own bug: the text has file:line.

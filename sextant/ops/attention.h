@@ -13,6 +13,7 @@ class Attention final : public Op {
   std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override;
   std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind cp_kind) const override;
   Needs needs(Pass) const override { return {{0, 1, 2, 3, 4}, {0, 1}}; }
+  bool is_product() const override { return true; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;
   Bytes scratch(Pass pass, std::span<const TensorSpec> local, int threads) const override;
 };

@@ -3,8 +3,8 @@
 
 namespace sextant {
 
-/// Changes a tensor's placement over one axis: the rows of placements.md section 4. `tensor` is the spec before it,
-/// placements included. Input: the tensor; output: the same tensor placed `to`.
+/// Changes a tensor's placement over one axis: the table of docs/placements.md. Input: the tensor, placed `from` over the
+/// axis; output: the same tensor placed `to`.
 class Convert final : public Op {
  public:
   Convert(Axis over, Placement before, Placement after) : axis(over), from(before), to(after) {}

@@ -12,6 +12,7 @@ class Head final : public Op {
   std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override;
   std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind) const override;
   Needs needs(Pass pass) const override { return pass == Pass::kI ? Needs{{0, 1, 2}, {}} : Needs{}; }
+  bool is_product() const override { return true; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;
   Pass result_pass() const override { return Pass::kI; }
   /// One chunk of logits, and a loss per token of it.

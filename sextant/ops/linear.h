@@ -11,6 +11,7 @@ class Linear final : public Op {
   std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override;
   std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind) const override;
   Needs needs(Pass pass) const override;
+  bool is_product() const override { return true; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;
   Pass gradient_pass(int input) const override { return input == 0 ? Pass::kI : Pass::kW; }
 };

@@ -10,7 +10,7 @@ std::string_view name_of(Pass pass) {
 }
 
 std::string_view name_of(CollectiveKind kind) {
-  constexpr std::string_view names[] = {"none", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "send"};
+  constexpr std::string_view names[] = {"none", "all_reduce", "reduce_scatter", "all_gather", "all_to_all"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -25,8 +25,6 @@ Bytes received_bytes(CollectiveKind kind, Bytes whole, int n) {
     case CollectiveKind::kReduceScatter:
     case CollectiveKind::kAllGather: return {(n - 1) * whole.value / n};
     case CollectiveKind::kAllToAll: return {(n - 1) * whole.value / n / n};
-    case CollectiveKind::kBroadcast:
-    case CollectiveKind::kSend: return n > 1 ? whole : Bytes{};
     case CollectiveKind::kNone: break;
   }
   return {};
@@ -42,6 +40,15 @@ Bytes total_bytes(std::span<const TensorSpec> specs) {
   Bytes total;
   for (const TensorSpec& s : specs) total += Bytes{s.elements() * size_of(s.dtype)};
   return total;
+}
+
+std::string to_string(const std::variant<Row, Refusal>& row) {
+  if (const auto* refusal = std::get_if<Refusal>(&row)) return "refused: " + refusal->why;
+  std::string out;
+  for (const Placement p : std::get<Row>(row).in) out += to_string(p) + " ";
+  out += "->";
+  for (const Placement p : std::get<Row>(row).out) out += " " + to_string(p);
+  return out;
 }
 
 Placement follow(const TensorSpec& integers, Placement p) {

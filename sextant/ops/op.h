@@ -11,9 +11,9 @@ namespace sextant {
 enum class Pass : std::uint8_t { kF, kI, kW };  ///< forward, input gradient, weight gradient
 std::string_view name_of(Pass pass);
 
-enum class CollectiveKind : std::uint8_t { kNone, kAllReduce, kReduceScatter, kAllGather, kAllToAll, kBroadcast, kSend };
+enum class CollectiveKind : std::uint8_t { kNone, kAllReduce, kReduceScatter, kAllGather, kAllToAll };
 std::string_view name_of(CollectiveKind kind);
-/// Bytes one rank of `n` receives when the whole tensor has `whole` bytes (placements.md section 4). Exact when n
+/// Bytes one rank of `n` receives when the whole tensor has `whole` bytes (docs/placements.md). Exact when n
 /// divides the tensor; else the mean over ranks.
 Bytes received_bytes(CollectiveKind kind, Bytes whole, int n);
 
@@ -75,12 +75,17 @@ class Op {
   virtual Pass gradient_pass(int) const { return Pass::kI; }
   /// The pass that makes the outputs in training: I for a head whose forward pass is empty.
   virtual Pass result_pass() const { return Pass::kF; }
+  /// Whether its FLOPs count as the model's in published utilisations: products and attention.
+  virtual bool is_product() const { return false; }
   /// Workspace that the kernels of this pass use, bytes on a rank of `threads` threads.
   virtual Bytes scratch(Pass, std::span<const TensorSpec>, int) const { return {}; }
 };
 using OpPtr = std::shared_ptr<const Op>;
 
 Bytes total_bytes(std::span<const TensorSpec> specs);
+
+/// "S(B) C -> S(B)", or "refused: ...".
+std::string to_string(const std::variant<Row, Refusal>& row);
 
 /// The row of an op that treats every element alike: all inputs of the same shape in one placement S or R, integer
 /// inputs sliced the same way where they have the dim, vectors of the last dims (biases) copied where they are whole.

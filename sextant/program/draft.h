@@ -43,5 +43,6 @@ Placements dual(const Placements& used);
 void partition(Draft& draft);      ///< forward steps with conversions
 void differentiate(Draft& draft);  ///< I and W steps
 void keep(Draft& draft);           ///< lives of slots; what is gathered again
+void fuse(Draft& draft);           ///< neighbouring forward steps that one kernel does
 
 }  // namespace sextant

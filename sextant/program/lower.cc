@@ -55,6 +55,7 @@ Unit lower(const Layer& layer, const LayerSplit& split) {
   partition(draft);
   differentiate(draft);
   keep(draft);
+  fuse(draft);
   return std::move(draft.unit);
 }
 

@@ -53,7 +53,7 @@ struct LayerSplit {
 };
 LayerSplit split_of(const Plan& plan);
 
-/// place, partition, differentiate, keep. Throws InvalidInput if an op refuses its placement.
+/// place, partition, differentiate, keep, fuse. Throws InvalidInput if an op refuses its placement.
 Unit lower(const Layer& layer, const LayerSplit& split);
 
 /// Collectives of a list of steps, one line of `what` each: conversions and those inside kernels.

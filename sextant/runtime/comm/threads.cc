@@ -41,7 +41,6 @@ class Signal {
  public:
   static constexpr int kYields = 64;
   void notify() {
-    changes_.fetch_add(1);
     if (sleepers_.load() == 0) return;
     const std::lock_guard lock(mutex_);
     woken_.notify_all();
@@ -69,7 +68,6 @@ class Signal {
   }
 
  private:
-  std::atomic<std::uint64_t> changes_{0};
   std::atomic<int> sleepers_{0};
   std::mutex mutex_;
   std::condition_variable woken_;
@@ -220,13 +218,13 @@ class ThreadCommunicator final : public Communicator {
     if (ticket >= kMail) return finish_mail(ticket, block);
     while (moved_ <= ticket) {
       const std::uint64_t operation = moved_;
-      if (!wait_for([&] { return room_->all(&Room::Counters::posted, operation); }, block, operation)) return false;
+      if (!wait_for([&] { return room_->all(&Room::Counters::posted, operation); }, block, [&] { return describe_missing(operation); })) return false;
       move(operation);
       room_->counters[static_cast<std::size_t>(rank_)].moved.store(++moved_);
       room_->world.signal.notify();
     }
     // The others may still read this rank's buffers.
-    return wait_for([&] { return room_->all(&Room::Counters::moved, ticket); }, block, ticket);
+    return wait_for([&] { return room_->all(&Room::Counters::moved, ticket); }, block, [&] { return describe_missing(ticket); });
   }
 
   void abandon() noexcept override {
@@ -249,9 +247,7 @@ class ThreadCommunicator final : public Communicator {
 
   Pending start(Post post) {
     const std::uint64_t operation = next_++;
-    if (size() == 1 && post.what != What::kBarrier) {
-      move_alone(post);
-    }
+    if (size() == 1) move_alone(post);
     if (operation >= Room::kWindow) {
       const std::uint64_t oldest = operation - Room::kWindow;
       finish(oldest, true);
@@ -262,25 +258,25 @@ class ThreadCommunicator final : public Communicator {
     return {*this, operation};
   }
 
-  // Waits for a condition that other ranks bring about; ends with an error when one of them has failed.
-  template <class Done>
-  bool wait_for(const Done& done, bool block, std::uint64_t operation) {
+  // Waits for a condition that other ranks bring about; ends with an error when one of them has failed, or when the
+  // time is over: what() then says in which operation.
+  template <class Done, class What>
+  bool wait_for(const Done& done, bool block, const What& what) {
     World& world = room_->world;
     if (done()) return true;
     if (world.failed) throw PeerFailed("another rank ended");
     if (!block) return false;
     const bool finished = world.signal.wait([&] { return done() || world.failed.load(); }, world.options.spin, world.options.timeout);
-    if (!finished) throw CommError(timeout_text(operation));
+    if (!finished) throw CommError(str("rank ", world_rank(rank_), " waited ", human(world.options.timeout), " in ", what()));
     if (!done()) throw PeerFailed("another rank ended");
     return true;
   }
 
-  std::string timeout_text(std::uint64_t operation) {
+  std::string describe_missing(std::uint64_t operation) {
     std::string missing;
     for (int q = 0; q < size(); ++q)
       if (room_->counters[static_cast<std::size_t>(q)].posted.load() <= operation) missing += str(missing.empty() ? "" : ", ", world_rank(q));
-    return str("rank ", world_rank(rank_), " waited ", human(room_->world.options.timeout), " in ", describe(room_->post(operation, rank_)), ", number ", operation, " of its group; missing: rank ",
-               missing.empty() ? "none (a peer is still copying)" : missing);
+    return str(describe(room_->post(operation, rank_)), ", number ", operation, " of its group; missing: rank ", missing.empty() ? "none (a peer is still copying)" : missing);
   }
 
   int world_rank(int rank) const { return room_->members[static_cast<std::size_t>(rank)]; }
@@ -396,7 +392,7 @@ class ThreadCommunicator final : public Communicator {
         return true;
       };
       const auto take = [&] { return message || arrived(); };
-      if (!wait_mail(take, block, str("recv from rank ", world_rank(e.from), ", tag ", e.tag))) return false;
+      if (!wait_for(take, block, [&] { return str("recv from rank ", world_rank(e.from), ", tag ", e.tag); })) return false;
       if (message->data.count != e.data.count || message->data.dtype != e.data.dtype)
         throw CommError(str("ranks differ in a message, tag ", e.tag, ": rank ", world_rank(e.from), " sends ", message->data.count, " x ", name_of(message->data.dtype), ", rank ", world_rank(rank_), " expects ",
                             e.data.count, " x ", name_of(e.data.dtype)));
@@ -419,22 +415,10 @@ class ThreadCommunicator final : public Communicator {
         const std::lock_guard lock(room_->mail_mutex);
         return message->taken;
       };
-      if (!wait_mail(taken, block, str("send to rank ", world_rank(sends_[i].to), ", tag ", sends_[i].tag))) return false;
+      if (!wait_for(taken, block, [&] { return str("send to rank ", world_rank(sends_[i].to), ", tag ", sends_[i].tag); })) return false;
       sends_.erase(sends_.begin() + static_cast<std::ptrdiff_t>(i));
       return true;
     }
-    return true;
-  }
-
-  template <class Done>
-  bool wait_mail(const Done& done, bool block, const std::string& what) {
-    World& world = room_->world;
-    if (done()) return true;
-    if (world.failed) throw PeerFailed("another rank ended");
-    if (!block) return false;
-    const bool finished = world.signal.wait([&] { return done() || world.failed.load(); }, world.options.spin, world.options.timeout);
-    if (!finished) throw CommError(str("rank ", world_rank(rank_), " waited ", human(world.options.timeout), " in ", what));
-    if (!done()) throw PeerFailed("another rank ended");
     return true;
   }
 

@@ -12,7 +12,7 @@ struct ThreadOptions {
 };
 
 /// Runs `body` on `ranks` threads, each with its world communicator. When one throws, the others end with PeerFailed at
-/// their next wait; the first error of its own is thrown on, prefixed by nothing.
+/// their next wait; the error that came first by rank and is no PeerFailed is thrown on.
 void run_threads(int ranks, const std::function<void(Communicator&)>& body, ThreadOptions options = {});
 
 }  // namespace sextant

@@ -1,8 +1,7 @@
 #include "sextant/ops/norm.h"
 
-#include <cmath>
-
 #include "sextant/runtime/kernels/kernel.h"
+#include "sextant/runtime/kernels/norm.h"
 
 namespace sextant {
 namespace {
@@ -10,28 +9,12 @@ namespace {
 // Rows of n elements. Layer norm: reads x, w, b; writes y, mean, 1/std. RMS norm: reads x, w; writes y, 1/rms.
 template <class T, bool layer>
 void norm_forward(const KernelCall& c) {
-  const std::int64_t n = c.reads[1].elements(), rows = c.reads[0].elements() / n;
-  const T eps = static_cast<T>(static_cast<const Norm&>(c.op).epsilon);
-  const T *x = c.reads[0].as<T>(), *w = c.reads[1].as<T>(), *b = layer ? c.reads[2].as<T>() : nullptr;
-  T *y = c.writes[0].as<T>(), *mean = layer ? c.writes[1].as<T>() : nullptr, *inverse = c.writes[layer ? 2 : 1].as<T>();
-  c.team.split(rows, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* row = x + r * n;
-      T mu = 0, squares = 0;
-      if constexpr (layer) {
-#pragma omp simd reduction(+ : mu)
-        for (std::int64_t i = 0; i < n; ++i) mu += row[i];
-        mu /= static_cast<T>(n);
-      }
-#pragma omp simd reduction(+ : squares)
-      for (std::int64_t i = 0; i < n; ++i) squares += (row[i] - mu) * (row[i] - mu);
-      const T inv = 1 / std::sqrt(squares / static_cast<T>(n) + eps);
-      T* out = y + r * n;
-#pragma omp simd
-      for (std::int64_t i = 0; i < n; ++i) out[i] = (row[i] - mu) * inv * w[i] + (layer ? b[i] : T{0});
-      if constexpr (layer) mean[r] = mu;
-      inverse[r] = inv;
-    }
+  const std::int64_t n = c.reads[1].elements();
+  const T* x = c.reads[0].as<T>();
+  const NormRows<T, layer> rows{n, static_cast<T>(static_cast<const Norm&>(c.op).epsilon), c.reads[1].as<T>(), layer ? c.reads[2].as<T>() : nullptr,
+                                c.writes[0].as<T>(), layer ? c.writes[1].as<T>() : nullptr, c.writes[layer ? 2 : 1].as<T>()};
+  c.team.split(c.reads[0].elements() / n, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) rows.run(r, x + r * n);
   });
 }
 
@@ -43,7 +26,6 @@ void norm_backward(const KernelCall& c) {
   const T *x = c.reads[0].as<T>(), *w = c.reads[1].as<T>(), *mean = layer ? c.reads[2].as<T>() : nullptr;
   const T *inverse = c.reads[layer ? 3 : 2].as<T>(), *dy = c.reads[layer ? 4 : 3].as<T>();
   T *dx = c.writes[0].as<T>(), *dw = c.writes[1].as<T>(), *db = layer ? c.writes[2].as<T>() : nullptr;
-  const T keep = c.add[0] ? T{1} : T{0};
   c.team.split(rows, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const T *row = x + r * n, *grad = dy + r * n;
@@ -58,7 +40,7 @@ void norm_backward(const KernelCall& c) {
       sum_g = layer ? sum_g / static_cast<T>(n) : T{0};
       sum_gh /= static_cast<T>(n);
       T* out = dx + r * n;
-      if (keep != T{0}) {
+      if (c.add[0]) {
 #pragma omp simd
         for (std::int64_t i = 0; i < n; ++i) out[i] += (grad[i] * w[i] - sum_g - (row[i] - mu) * inv * sum_gh) * inv;
       } else {

@@ -27,18 +27,15 @@ Bytes physical_memory() { return {static_cast<std::int64_t>(::sysconf(_SC_PHYS_P
 
 double model_flops(const Program& program) {
   double flops = 0;
-  for (const Unit& unit : program.by_pp.at(0).units) {
-    std::vector<const Op*> seen;
+  for (const Unit& unit : program.by_pp.at(0).units)
     for (const auto* list : {&unit.f, &unit.i})
       for (const Step& step : *list) {
-        // Each op once, by its forward work: a head's stands in I.
-        if (step.pass != (step.op->result_pass())) continue;
+        // Each op once, where its result is made (a head's in I), by its forward work.
+        if (!step.op->is_product() || step.pass != step.op->result_pass()) continue;
         std::vector<TensorSpec> in;
         for (const int slot : step.reads) in.push_back(local(unit.slots[static_cast<std::size_t>(slot)].spec, program.mesh));
-        const bool product = step.op->kind() == "linear" || step.op->kind() == "attention" || step.op->kind() == "head";
-        if (product) flops += 3 * step.op->work(Pass::kF, in).flops_full;
+        flops += 3 * step.op->work(Pass::kF, in).flops_full;
       }
-  }
   return flops * program.num_microbatches * program.mesh.num_ranks();
 }
 

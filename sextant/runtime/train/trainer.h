@@ -29,7 +29,8 @@ struct RunSummary {
 };
 Value to_value(const RunSummary& summary);
 
-/// FLOPs of a step over all ranks, by the convention of published utilisations (full scores, backward = 2 x forward).
+/// FLOPs of a step over all ranks, by the convention of published utilisations: products and attention with all its
+/// scores, the backward pass as twice the forward one.
 double model_flops(const Program& program);
 /// Fused multiply-adds of this machine, float32, measured on `threads` threads in a fifth of a second. FLOP/s.
 double measured_peak_flops(int threads);
