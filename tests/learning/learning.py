@@ -15,6 +15,7 @@ STEPS = 50
 TOLERANCE = 5e-3
 
 wanted = [float(line.split(",")[1]) for line in open(source + "/examples/kjv/losses.csv").read().split()[1 : STEPS + 1]]
+assert len(wanted) == STEPS
 failed = False
 with tempfile.TemporaryDirectory() as folder:
     text = folder + "/kjv.txt"

@@ -22,7 +22,7 @@
 namespace sextant {
 namespace {
 
-constexpr Sizes kSizes{2, 5, DType::kF64};
+Sizes kSizes{2, 5, DType::kF64};  // the float32 test sets another dtype while it builds
 const KernelTable kKernels = builtin_kernels();
 
 double noise(std::uint64_t stream, std::uint64_t i) { return RandomStream(11, Purpose::kTest, stream).uniform(i) * 2 - 1; }
@@ -209,6 +209,135 @@ TEST_P(Backward, FusedEqualsSplitBitwiseAndASecondContributionAdds) {
     const auto& twice = fused.values("d." + name);
     for (std::size_t i = 0; i < twice.size(); ++i) ASSERT_NEAR(twice[i], 2 * once[name][i], 1e-13 * std::max(1.0, std::abs(twice[i]))) << name;
   }
+}
+
+// Every float32 kernel against its float64 twin: the same values, within float rounding of a few thousand terms.
+TEST_P(Backward, FloatEqualsDouble) {
+  const Case c = cases()[static_cast<std::size_t>(GetParam())];
+  UnitRunner wide(c.build(), kKernels);
+  kSizes.dtype = DType::kF32;
+  UnitRunner narrow(c.build(), kKernels, 2);
+  kSizes.dtype = DType::kF64;
+  prepare(wide, c);
+  c.data(narrow);
+  for (const std::string& name : parameters(wide)) narrow.floats(name).assign(wide.values(name).begin(), wide.values(name).end());
+  if (wide.unit().output_gradient >= 0) narrow.floats("d.u.y").assign(wide.values("d.u.y").begin(), wide.values("d.u.y").end());
+  for (UnitRunner* r : {&wide, &narrow}) r->forward(), r->backward_fused();
+  const auto compare = [&](const std::string& name) {
+    const auto& a = narrow.floats(name);
+    const auto& b = wide.values(name);
+    double greatest = 0;
+    for (const double x : b) greatest = std::max(greatest, std::abs(x));
+    for (std::size_t i = 0; i < b.size(); ++i) ASSERT_NEAR(a[i], b[i], 3e-6 * std::max(greatest, 0.1)) << name << "[" << i << "]";
+  };
+  if (wide.unit().output >= 0) compare("u.y");
+  for (const std::string& name : parameters(wide)) compare("d." + name);
+}
+
+// Attention over several stripes of queries, and rows that see nothing, against the plain formula.
+TEST(Attention, ManyStripesEqualTheFormula) {
+  constexpr std::int64_t n = 150, width = 3;
+  LayerBuilder b("u", 0, {1, n, DType::kF64});
+  const int q = tensor(b, "q", {{'B', 1}, {'S', n}, {'H', 1}, {'K', width}}), k = tensor(b, "k", {{'B', 1}, {'S', n}, {'G', 1}, {'K', width}}), v = tensor(b, "v", {{'B', 1}, {'S', n}, {'G', 1}, {'K', width}});
+  const int a = b.apply(std::make_shared<Attention>(), {q, k, v, b.data("first", DType::kI32), b.data("last", DType::kI32)}, "attention");
+  UnitRunner r(b.finish(b.apply(std::make_shared<Gelu>(GeluKind::kErf), {a}, "y")), kKernels, 2);
+  for (std::uint64_t stream = 0; const char* name : {"u.q", "u.k", "u.v"}) {
+    ++stream;
+    for (std::size_t i = 0; double& x : r.values(name)) x = 3 * noise(stream, i++);
+  }
+  auto &first = r.integers<std::int32_t>("first"), &last = r.integers<std::int32_t>("last");
+  for (std::int32_t s = 0; s < n; ++s) {
+    last[static_cast<std::size_t>(s)] = s == 70 ? -1 : s;  // a row that sees no key yields zeros
+    first[static_cast<std::size_t>(s)] = s > 100 ? 90 : 0;
+  }
+  r.forward();
+  const auto &qs = r.values("u.q"), &ks = r.values("u.k"), &vs = r.values("u.v"), &got = r.values("u.attention");
+  for (std::size_t s = 0; s < n; ++s) {
+    double sum = 0, out[width] = {};
+    for (std::int32_t t = first[s]; t <= last[s]; ++t) {
+      double score = 0;
+      for (std::size_t i = 0; i < width; ++i) score += qs[s * width + i] * ks[static_cast<std::size_t>(t) * width + i];
+      const double p = std::exp(score / std::sqrt(3.0));
+      sum += p;
+      for (std::size_t i = 0; i < width; ++i) out[i] += p * vs[static_cast<std::size_t>(t) * width + i];
+    }
+    for (std::size_t i = 0; i < width; ++i) ASSERT_NEAR(got[s * width + i], sum > 0 ? out[i] / sum : 0, 1e-13) << s;
+  }
+}
+
+// A head over a vocabulary so large that its tokens take several chunks: the sum of heads over single tokens.
+TEST(Head, ChunksAddUp) {
+  constexpr std::int64_t vocabulary = 3'000'000, tokens = 5;
+  ASSERT_EQ(Head::chunk(tokens, vocabulary), 2);
+  const auto build = [&](std::int64_t n) {
+    LayerBuilder b("u", 0, {1, n, DType::kF64});
+    b.apply(std::make_shared<Head>(), {tensor(b, "x", {{'B', 1}, {'S', n}, {'D', 2}}), tensor(b, "w", {{'V', vocabulary}, {'D', 2}}), b.data("labels", DType::kI32)}, "loss");
+    return b.finish(-1);
+  };
+  UnitRunner all(build(tokens), kKernels, 2), one(build(1), kKernels, 2);
+  for (std::size_t i = 0; double& x : all.values("u.x")) x = noise(1, i++);
+  for (std::size_t i = 0; double& x : all.values("u.w")) x = std::sin(static_cast<double>(i++));
+  one.values("u.w") = all.values("u.w");
+  for (std::size_t t = 0; t < tokens; ++t) all.integers<std::int32_t>("labels")[t] = t == 3 ? -100 : static_cast<std::int32_t>(t * 700'000);
+  all.backward_fused();
+  double loss = 0;
+  std::vector<double> dw(all.values("u.w").size());
+  for (std::size_t t = 0; t < tokens; ++t) {
+    one.fresh();
+    std::copy_n(all.values("u.x").begin() + static_cast<std::ptrdiff_t>(2 * t), 2, one.values("u.x").begin());
+    one.integers<std::int32_t>("labels")[0] = all.integers<std::int32_t>("labels")[t];
+    one.backward_fused();
+    loss += one.values("u.loss")[0];
+    for (std::size_t i = 0; i < dw.size(); ++i) dw[i] += one.values("d.u.w")[i];
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(all.values("d.u.x")[2 * t + i], one.values("d.u.x")[i], 1e-14);
+  }
+  EXPECT_NEAR(all.values("u.loss")[0], loss, 1e-11);
+  for (std::size_t i = 0; i < dw.size(); ++i) ASSERT_NEAR(all.values("d.u.w")[i], dw[i], 1e-15);
+}
+
+// The fused kernel against its parts in units of their own.
+TEST(Fused, ResidualAndNormEqualTheirParts) {
+  for (const NormKind kind : {NormKind::kLayer, NormKind::kRms})
+    for (const double dropout : {0.0, 0.3}) {
+      const std::vector<Extent> x = {{'B', 2}, {'S', 5}, {'D', 7}};
+      const auto norm_inputs = [&](LayerBuilder& b, int in) {
+        std::vector<int> inputs{in, tensor(b, "w", {{'D', 7}})};
+        if (kind == NormKind::kLayer) inputs.push_back(tensor(b, "b", {{'D', 7}}));
+        return inputs;
+      };
+      const auto residual_inputs = [&](LayerBuilder& b) {
+        std::vector<int> inputs{tensor(b, "x", x), tensor(b, "r", x), tensor(b, "bias", {{'D', 7}})};
+        if (dropout > 0) inputs.push_back(b.data("tokens", DType::kI64));
+        return inputs;
+      };
+      const auto residual = std::make_shared<Residual>(true, DropoutRule{dropout, "test"});
+      const auto norm = std::make_shared<Norm>(kind, 1e-3);
+      LayerBuilder both("u", 0, kSizes), first("u", 0, kSizes), second("u", 0, kSizes);
+      const int sum = both.apply(residual, residual_inputs(both), "sum");
+      UnitRunner fused(both.finish(both.apply(std::make_shared<Add>(), {both.apply(norm, norm_inputs(both, sum), "norm"), sum}, "y")), kKernels);
+      ASSERT_EQ(fused.unit().f.size(), 2U);  // residual+norm, add
+      UnitRunner a(first.finish(first.apply(residual, residual_inputs(first), "y")), kKernels), b(second.finish(second.apply(norm, norm_inputs(second, tensor(second, "x", x)), "y")), kKernels);
+      for (UnitRunner* r : {&fused, &a}) {
+        if (dropout > 0) tokens(*r);
+        for (std::uint64_t stream = 1; const char* name : {"u.x", "u.r", "u.bias"}) {
+          for (std::size_t i = 0; double& v : r->values(name)) v = noise(stream, i++);
+          ++stream;
+        }
+      }
+      a.forward();
+      b.values("u.x") = a.values("u.y");
+      for (UnitRunner* r : {&fused, &b})
+        for (std::uint64_t stream = 7; const char* name : {"u.w", "u.b"}) {
+          if (kind == NormKind::kRms && std::string(name) == "u.b") continue;
+          for (std::size_t i = 0; double& v : r->values(name)) v = noise(stream, i++);
+          ++stream;
+        }
+      b.forward();
+      fused.forward();
+      EXPECT_EQ(fused.values("u.sum"), a.values("u.y"));
+      EXPECT_EQ(fused.values("u.norm"), b.values("u.y"));
+      EXPECT_EQ(fused.values("u.norm.stat1"), b.values("u.y.stat1"));
+    }
 }
 
 // Trap T17: a mask is a function of the token and the channel alone, so any slice of the tokens draws the same bits.

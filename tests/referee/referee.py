@@ -105,13 +105,14 @@ def main():
         loss = F.cross_entropy(logits.flatten(0, 1), labels, ignore_index=-100)
         loss.backward()
         worst, where = abs(loss.item() - case["loss"]) / loss.item(), "loss"
+        assert math.isfinite(worst)
         assert weights.keys() == ours.keys()
         greatest = max(w.grad.abs().max().item() for w in weights.values())
         for name, w in weights.items():
             # A gradient that is zero in theory (a key bias) is noise: measured against the greatest of all.
             scale = max(w.grad.abs().max().item(), 1e-2 * greatest)
             error = (w.grad - ours[name]).abs().max().item() / scale
-            if error > worst:
+            if not error <= worst:  # a NaN is the worst
                 worst, where = error, name
         ok = worst <= 1e-5
         failed |= not ok

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "sextant/base/errors.h"
+#include "sextant/program/memory.h"
 
 namespace sextant {
 
@@ -15,6 +16,7 @@ UnitRunner::UnitRunner(const Layer& layer, const KernelTable& kernels, int threa
     const int slot = static_cast<int>(s);
     // NaN: what is read before it is written shows.
     if (spec.dtype == DType::kF64) doubles_[slot].assign(n, std::numeric_limits<double>::quiet_NaN());
+    if (spec.dtype == DType::kF32) floats_[slot].assign(n, std::numeric_limits<float>::quiet_NaN());
     if (spec.dtype == DType::kI32) ints_[slot].assign(n, 0);
     if (spec.dtype == DType::kI64) longs_[slot].assign(n, 0);
   }
@@ -35,9 +37,17 @@ void UnitRunner::run(const std::vector<Step>& steps) {
     for (auto& [slot, written] : written_) written &= unit_.slots[static_cast<std::size_t>(slot)].life == Life::kGradient || unit_.slots[static_cast<std::size_t>(slot)].life == Life::kResult;
   const auto view = [&](int slot) {
     const TensorSpec& spec = specs_[static_cast<std::size_t>(slot)];
-    void* data = spec.dtype == DType::kF64 ? static_cast<void*>(doubles_.at(slot).data()) : spec.dtype == DType::kI32 ? static_cast<void*>(ints_.at(slot).data()) : longs_.at(slot).data();
+    void* data = nullptr;
+    switch (spec.dtype) {
+      case DType::kF64: data = doubles_.at(slot).data(); break;
+      case DType::kF32: data = floats_.at(slot).data(); break;
+      case DType::kI32: data = ints_.at(slot).data(); break;
+      case DType::kI64: data = longs_.at(slot).data(); break;
+    }
     return View{data, &spec};
   };
+  const DType dtype = floats_.empty() ? DType::kF64 : DType::kF32;
+  const TimedUnit timed = time_unit(unit_, {}, team_.threads());
   for (const Step& step : steps) {
     std::vector<View> reads, writes;
     std::vector<char> add;
@@ -48,8 +58,13 @@ void UnitRunner::run(const std::vector<Step>& steps) {
     }
     bool flags[16] = {};
     for (std::size_t i = 0; i < add.size(); ++i) flags[i] = add[i];
-    std::vector<double> scratch(1 << 16, std::numeric_limits<double>::quiet_NaN());
-    kernels_.find(step.op->kind(), step.pass, DType::kF64)({*step.op, step.pass, reads, writes, std::span<const bool>(flags, writes.size()), scratch.data(), team_, 7, 0.25});
+    // Exactly what the op says it needs, so that the address sanitizer sees a kernel that takes more.
+    std::size_t needed = 0;
+    for (const TimedSteps* list : {&timed.f, &timed.b})
+      for (std::size_t s = 0; s < list->steps.size(); ++s)
+        if (list->steps[s].op == step.op && list->steps[s].pass == step.pass) needed = static_cast<std::size_t>(list->scratch[s].value);
+    std::vector<double> scratch(needed / sizeof(double), std::numeric_limits<double>::quiet_NaN());
+    kernels_.find(step.op->kind(), step.pass, dtype)({*step.op, step.pass, reads, writes, std::span<const bool>(flags, writes.size()), scratch.data(), team_, 7, 0.25});
     for (const int slot : step.writes)
       if (slot >= 0) written_[slot] = true;
   }

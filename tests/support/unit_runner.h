@@ -11,10 +11,12 @@ namespace sextant {
 
 class UnitRunner {
  public:
+  /// Values are float64, or float32 if the layer's tensors are.
   UnitRunner(const Layer& layer, const KernelTable& kernels, int threads = 1);
   const Unit& unit() const { return unit_; }
   /// Values of a float64 slot by name; integer slots by integers().
   std::vector<double>& values(const std::string& slot) { return doubles_.at(find(slot)); }
+  std::vector<float>& floats(const std::string& slot) { return floats_.at(find(slot)); }
   template <class T> std::vector<T>& integers(const std::string& slot);
   void forward() { run(unit_.f); }
   void backward_fused() { run(unit_.b()); }
@@ -30,6 +32,7 @@ class UnitRunner {
   Team team_;
   std::vector<TensorSpec> specs_;
   std::map<int, std::vector<double>> doubles_;
+  std::map<int, std::vector<float>> floats_;
   std::map<int, std::vector<std::int32_t>> ints_;
   std::map<int, std::vector<std::int64_t>> longs_;
   std::map<int, bool> written_;
