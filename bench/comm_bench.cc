@@ -3,9 +3,9 @@
 //   build/dev/bin/comm_bench
 #include <benchmark/benchmark.h>
 
-#include "sextant/runtime/comm/threads.h"
-
 #include <vector>
+
+#include "sextant/runtime/comm/threads.h"
 
 namespace sextant {
 namespace {
@@ -37,9 +37,14 @@ void all_reduce(benchmark::State& state) {
   const int ranks = static_cast<int>(state.range(0));
   const std::int64_t count = state.range(1) / 4;
   on_ranks(state, ranks, count, [](Communicator& c, std::span<float> data) { c.all_reduce(payload(data)).wait(); });
-  state.counters["memory_B/s"] = benchmark::Counter(static_cast<double>(2 * ranks * count * 4 * state.iterations()), benchmark::Counter::kIsRate, benchmark::Counter::kIs1000);
+  state.counters["memory_B/s"] = benchmark::Counter(static_cast<double>(2 * ranks * count * 4 * state.iterations()),
+                                                    benchmark::Counter::kIsRate, benchmark::Counter::kIs1000);
 }
-BENCHMARK(all_reduce)->ArgNames({"ranks", "bytes"})->ArgsProduct({{2, 4, 8}, {8, 1 << 10, 1 << 18, 1 << 22, 1 << 26}})->UseRealTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK(all_reduce)
+    ->ArgNames({"ranks", "bytes"})
+    ->ArgsProduct({{2, 4, 8}, {8, 1 << 10, 1 << 18, 1 << 22, 1 << 26}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
 
 void barrier(benchmark::State& state) {
   on_ranks(state, static_cast<int>(state.range(0)), 0, [](Communicator& c, std::span<float>) { c.barrier().wait(); });
@@ -54,7 +59,8 @@ void memory_add(benchmark::State& state) {
     for (std::int64_t i = 0; i < 1 << 24; ++i) y[i] += x[i];
     benchmark::DoNotOptimize(y);
   });
-  state.counters["memory_B/s"] = benchmark::Counter(static_cast<double>(2 * 3 * (1 << 26) * state.iterations()), benchmark::Counter::kIsRate, benchmark::Counter::kIs1000);
+  state.counters["memory_B/s"] = benchmark::Counter(static_cast<double>(2 * 3 * (1 << 26) * state.iterations()),
+                                                    benchmark::Counter::kIsRate, benchmark::Counter::kIs1000);
 }
 BENCHMARK(memory_add)->UseRealTime()->Unit(benchmark::kMicrosecond);
 

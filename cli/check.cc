@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <iostream>
+#include <map>
 
 #include "cli/cli.h"
 #include "sextant/program/memory.h"
@@ -12,24 +13,31 @@ namespace {
 int run_check(const Arguments& a) {
   // With the JSON on standard output the text goes to standard error.
   std::ostream& out = a.value("--json") == "" ? std::cerr : std::cout;
-  const RunConfig config = read_run(a.file("a run file"), a.overrides(), static_cast<int>(a.integer("--ranks", 0, 1, 1 << 20)));
-  const Tokens tokens = Tokens::open(config.train_data);
-  const std::int64_t windows = WindowSampler(tokens, config.workload.sequence, config.seed, config.packing).windows();
-  const Model model = build_model(config.model, sizes_of(config.plan, config.workload));
-  const Program program = build_program(model, config.plan);
-  const MemoryPlan memory = plan_memory(program, state_bytes_per_element(program, config.optimizer.kind), data_bytes(program), config.threads);
-  require_memory(config.file, memory, 1);
+  const RunConfig config =
+      read_run(a.file("a run file"), a.overrides(), static_cast<int>(a.integer("--ranks", 0, 1, 1 << 20)));
+  const Prepared prepared = prepare(config);
+  const Model& model = prepared.model;
+  const Program& program = prepared.program;
+  const MemoryPlan& memory = prepared.memory;
+  const std::int64_t windows = prepared.sampler.windows();
   std::vector<NamedTraffic> conversions;
   for (const Unit& unit : program.by_pp[0].units)
     for (const auto& list : {unit.f, unit.b()})
       for (const NamedTraffic& t : traffic(unit, list, program.mesh)) conversions.push_back(t);
   out << printable(config.file) << ": valid\n"
-            << "  model       " << config.model.family << ", " << with_commas(model.num_parameters()) << " parameters\n"
-            << "  ranks       " << config.plan.num_ranks() << " = dp_replicate " << config.plan.dp_replicate << " x dp_shard " << config.plan.dp_shard << " x cp " << config.plan.cp << " x tp " << config.plan.tp << "\n"
-            << "  step        " << config.workload.global_batch << " sequences of " << config.workload.sequence << " tokens: " << config.plan.num_microbatches << (config.plan.num_microbatches == 1 ? " microbatch of " : " microbatches of ") << config.plan.microbatch_size << " on each data-parallel rank\n"
-            << "  data        " << with_commas(tokens.size()) << " tokens, " << with_commas(windows) << " windows; " << static_cast<double>(config.steps * config.workload.global_batch) / static_cast<double>(windows) << " epochs in " << with_commas(config.steps) << " steps\n"
-            << "  program     " << program.by_pp[0].code.size() << " instructions, " << program.by_pp[0].units.size() << " units, " << program.by_pp[0].buckets.size() << " buckets\n"
-            << "  memory      " << human(memory.peak) << " a rank at its peak, in " << memory.peak_where << "\n";
+      << "  model       " << config.model.family << ", " << with_commas(model.num_parameters()) << " parameters\n"
+      << "  ranks       " << config.plan.num_ranks() << " = dp_replicate " << config.plan.dp_replicate << " x dp_shard "
+      << config.plan.dp_shard << " x cp " << config.plan.cp << " x tp " << config.plan.tp << "\n"
+      << "  step        " << config.workload.global_batch << " sequences of " << config.workload.sequence
+      << " tokens: " << config.plan.num_microbatches
+      << (config.plan.num_microbatches == 1 ? " microbatch of " : " microbatches of ") << config.plan.microbatch_size
+      << " on each data-parallel rank\n"
+      << "  data        " << with_commas(prepared.tokens.size()) << " tokens, " << with_commas(windows) << " windows; "
+      << static_cast<double>(config.steps * config.workload.global_batch) / static_cast<double>(windows)
+      << " epochs in " << with_commas(config.steps) << " steps\n"
+      << "  program     " << program.by_pp[0].code.size() << " instructions, " << program.by_pp[0].units.size()
+      << " units, " << program.by_pp[0].buckets.size() << " buckets\n"
+      << "  memory      " << human(memory.peak) << " a rank at its peak, in " << memory.peak_where << "\n";
   Value tags{Value::Object{}};
   for (int t = 0; t < kNumMemoryTags; ++t) {
     const Bytes b = memory.at_peak[static_cast<std::size_t>(t)];
@@ -55,8 +63,10 @@ int run_check(const Arguments& a) {
       Traffic& sum = by[str(name_of(t.traffic.kind), " over ", name_of(t.traffic.axis))];
       sum.calls += t.traffic.calls, sum.bytes += t.traffic.bytes;
     }
-    out << "  note        tp and cp above 1 are lowered and printed; sums of gradients over them and training come later\n";
-    for (const auto& [what, t] : by) out << "  traffic     " << what << ": " << t.calls << " calls, " << human(t.bytes) << " a microbatch\n";
+    out << "  note        tp and cp above 1 are lowered and printed; sums of gradients over them and training come "
+           "later\n";
+    for (const auto& [what, t] : by)
+      out << "  traffic     " << what << ": " << t.calls << " calls, " << human(t.bytes) << " a microbatch\n";
   }
   write_json(a, v);
   return 0;
@@ -64,10 +74,12 @@ int run_check(const Arguments& a) {
 
 }  // namespace
 
-const Command check = {
-    "check", "RUN.toml [--ranks N] [section.key=value ...]", "Checks a run file and its program; nothing is run.",
-    {{"--ranks", "N", "fills plan.dp_shard if the file leaves it out"}, {"--json", "[=FILE]", "what was found as JSON"}},
-    "Example:\n  sextant check examples/kjv/run.toml --ranks 4\n",
-    run_check};
+const Command check = {"check",
+                       "RUN.toml [--ranks N] [section.key=value ...]",
+                       "Checks a run file and its program; nothing is run.",
+                       {{"--ranks", "N", "fills plan.dp_shard if the file leaves it out"},
+                        {"--json", "[=FILE]", "what was found as JSON"}},
+                       "Example:\n  sextant check examples/kjv/run.toml --ranks 4\n",
+                       run_check};
 
 }  // namespace sextant::cli

@@ -25,20 +25,26 @@ Arguments::Arguments(const Command& command, const std::vector<std::string>& wor
     }
     if (!option) {
       const std::string near = nearest(name, names);
-      throw InvalidInput(str("sextant ", command.name, ": unknown option ", printable(name), near.empty() ? "" : "; did you mean " + near + "?", " ('sextant ", command.name, " --help' lists them)"), ExitCode::kUsage);
+      throw InvalidInput(
+          str("sextant ", command.name, ": unknown option ", printable(name),
+              near.empty() ? "" : "; did you mean " + near + "?", " ('sextant ", command.name, " --help' lists them)"),
+          ExitCode::kUsage);
     }
     for (const auto& [given, text] : options_)
-      if (given == name) throw InvalidInput(str("sextant ", command.name, ": ", name, " stands twice"), ExitCode::kUsage);
+      if (given == name)
+        throw InvalidInput(str("sextant ", command.name, ": ", name, " stands twice"), ExitCode::kUsage);
     const bool optional = option->value.rfind("[", 0) == 0;
     if (equals != std::string::npos) {
-      if (option->value.empty()) throw InvalidInput(str("sextant ", command.name, ": ", name, " takes no value"), ExitCode::kUsage);
+      if (option->value.empty())
+        throw InvalidInput(str("sextant ", command.name, ": ", name, " takes no value"), ExitCode::kUsage);
       options_.emplace_back(name, word.substr(equals + 1));
     } else if (option->value.empty() || optional) {
       options_.emplace_back(name, "");
     } else if (i + 1 < words.size()) {
       options_.emplace_back(name, words[++i]);
     } else {
-      throw InvalidInput(str("sextant ", command.name, ": ", name, " needs a value: ", name, " ", option->value), ExitCode::kUsage);
+      throw InvalidInput(str("sextant ", command.name, ": ", name, " needs a value: ", name, " ", option->value),
+                         ExitCode::kUsage);
     }
   }
 }
@@ -53,16 +59,22 @@ std::optional<std::string> Arguments::value(const std::string& name) const {
 }
 
 void Arguments::at_most_words(std::size_t most) const {
-  if (words_.size() > most) throw InvalidInput(str("sextant ", command_.name, ": unexpected argument ", printable(words_[most], 60), ": sextant ", command_.name, " ", command_.arguments), ExitCode::kUsage);
+  if (words_.size() > most)
+    throw InvalidInput(str("sextant ", command_.name, ": unexpected argument ", printable(words_[most], 60),
+                           ": sextant ", command_.name, " ", command_.arguments),
+                       ExitCode::kUsage);
 }
 
-std::int64_t Arguments::integer(const std::string& name, std::int64_t otherwise, std::int64_t least, std::int64_t most) const {
+std::int64_t Arguments::integer(const std::string& name, std::int64_t otherwise, std::int64_t least,
+                                std::int64_t most) const {
   const auto text = value(name);
   if (!text) return otherwise;
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
   if (error != std::errc() || end != text->data() + text->size() || number < least || number > most)
-    throw InvalidInput(str("sextant ", command_.name, ": ", name, ": found '", printable(*text, 40), "', expected an integer from ", least, " to ", most), ExitCode::kUsage);
+    throw InvalidInput(str("sextant ", command_.name, ": ", name, ": found '", printable(*text, 40),
+                           "', expected an integer from ", least, " to ", most),
+                       ExitCode::kUsage);
   return number;
 }
 
@@ -72,12 +84,17 @@ double Arguments::number(const std::string& name, double otherwise, double least
   double number = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
   if (error != std::errc() || end != text->data() + text->size() || !(number >= least && number <= most))
-    throw InvalidInput(str("sextant ", command_.name, ": ", name, ": found '", printable(*text, 40), "', expected a number from ", least, " to ", most), ExitCode::kUsage);
+    throw InvalidInput(str("sextant ", command_.name, ": ", name, ": found '", printable(*text, 40),
+                           "', expected a number from ", least, " to ", most),
+                       ExitCode::kUsage);
   return number;
 }
 
 std::string Arguments::file(const std::string& what) const {
-  if (words_.empty()) throw InvalidInput(str("sextant ", command_.name, ": ", what, " is missing: sextant ", command_.name, " ", command_.arguments), ExitCode::kUsage);
+  if (words_.empty())
+    throw InvalidInput(
+        str("sextant ", command_.name, ": ", what, " is missing: sextant ", command_.name, " ", command_.arguments),
+        ExitCode::kUsage);
   return words_[0];
 }
 
@@ -103,8 +120,10 @@ void write_json(const Arguments& arguments, const Value& value) {
   const auto target = arguments.value("--json");
   if (!target) return;
   const std::string text = to_json(value, true) + "\n";
-  if (target->empty()) std::cout << text << std::flush;
-  else write_file(*target, text);
+  if (target->empty())
+    std::cout << text << std::flush;
+  else
+    write_file(*target, text);
 }
 
 }  // namespace sextant::cli

@@ -11,14 +11,14 @@
 namespace sextant::cli {
 
 struct Option {
-  std::string name;      ///< "--ranks"
-  std::string value;     ///< "N" in the help; "" for a flag; "[=FILE]" for a flag that may carry a value
+  std::string name;   ///< "--ranks"
+  std::string value;  ///< "N" in the help; "" for a flag; "[=FILE]" for a flag that may carry a value
   std::string help;
 };
 struct Command {
   std::string name, arguments, summary;
   std::vector<Option> options;
-  std::string details;   ///< examples and notes behind the options
+  std::string details;  ///< examples and notes behind the options
   int (*run)(const class Arguments&) = nullptr;
 };
 

@@ -26,9 +26,12 @@ int run_generate(const Arguments& a) {
       if (length < 0) break;  // a character that is not whole yet
       const std::string character = waiting.substr(0, static_cast<std::size_t>(std::max(1, length)));
       waiting.erase(0, character.size());
-      if (length == 0) std::cout << "?";
-      else if (character == "\n" || character == "\t" || printable(character) == character) std::cout << character;
-      else std::cout << " ";
+      if (length == 0)
+        std::cout << "?";
+      else if (character == "\n" || character == "\t" || printable(character) == character)
+        std::cout << character;
+      else
+        std::cout << " ";
     }
     std::cout << std::flush;
   };
@@ -39,13 +42,14 @@ int run_generate(const Arguments& a) {
 
 }  // namespace
 
-const Command generate = {
-    "generate", "FOLDER [--prompt TEXT]", "Lets a trained model continue a prompt.",
-    {{"--prompt", "TEXT", "how the text begins"},
-     {"--tokens", "N", "how many tokens to write (200)"},
-     {"--temperature", "X", "0 takes the likeliest token; higher is freer (0.8)"},
-     {"--seed", "N", "of the draws (1)"}},
-    "Example:\n  sextant generate runs/kjv --prompt \"In the beginning\" --tokens 300\n",
-    run_generate};
+const Command generate = {"generate",
+                          "FOLDER [--prompt TEXT]",
+                          "Lets a trained model continue a prompt.",
+                          {{"--prompt", "TEXT", "how the text begins"},
+                           {"--tokens", "N", "how many tokens to write (200)"},
+                           {"--temperature", "X", "0 takes the likeliest token; higher is freer (0.8)"},
+                           {"--seed", "N", "of the draws (1)"}},
+                          "Example:\n  sextant generate runs/kjv --prompt \"In the beginning\" --tokens 300\n",
+                          run_generate};
 
 }  // namespace sextant::cli

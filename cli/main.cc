@@ -26,9 +26,11 @@ std::string overview() {
 }
 
 int run(const std::vector<std::string>& words) {
-  if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+  if (words.empty())
+    throw InvalidInput("sextant: a command is missing ('sextant --help' lists them)", ExitCode::kUsage);
+  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     std::cout << overview();
-    return words.empty() ? static_cast<int>(ExitCode::kUsage) : 0;
+    return 0;
   }
   if (words[0] == "--version") {
     std::cout << "sextant " << SEXTANT_VERSION << "\n";
@@ -44,7 +46,9 @@ int run(const std::vector<std::string>& words) {
     return c->run(Arguments(*c, rest));
   }
   const std::string near = nearest(words[0], names);
-  throw InvalidInput(str("sextant: unknown command ", printable(words[0], 40), near.empty() ? "" : "; did you mean " + near + "?", " ('sextant --help' lists them)"), ExitCode::kUsage);
+  throw InvalidInput(str("sextant: unknown command ", printable(words[0], 40),
+                         near.empty() ? "" : "; did you mean " + near + "?", " ('sextant --help' lists them)"),
+                     ExitCode::kUsage);
 }
 
 }  // namespace
@@ -54,7 +58,8 @@ namespace {
 
 // A mapped file that another program cuts off under us ends in this signal; all that is safe here is to say so and go.
 extern "C" void on_bus_error(int) {
-  constexpr char kText[] = "error: a file that is read (data or weights) was cut off while it was read; do not change it during a run\n";
+  constexpr char kText[] =
+      "error: a file that is read (data or weights) was cut off while it was read; do not change it during a run\n";
   static_cast<void>(!::write(STDERR_FILENO, kText, sizeof kText - 1));
   ::_exit(static_cast<int>(sextant::ExitCode::kCorrupt));
 }

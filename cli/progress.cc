@@ -8,15 +8,16 @@
 
 namespace sextant::cli {
 
-Progress::Progress(const RunConfig& config, double flops_per_step)
-    : config_(config), flops_per_step_(flops_per_step), terminal_(::isatty(STDERR_FILENO) == 1) {}
+Progress::Progress(const RunConfig& config) : config_(config), terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 std::string Progress::line(const StepRecord& r) const {
   const double tokens = static_cast<double>(config_.workload.global_batch * config_.workload.sequence);
   const double left = smoothed_ * static_cast<double>(config_.steps - r.step - 1);
   char text[256];
-  std::snprintf(text, sizeof text, "step %lld/%lld  loss %.4f  %s  %.0f%% of peak  |g| %.3g  %s  left %s%s", static_cast<long long>(r.step + 1), static_cast<long long>(config_.steps), r.result.loss,
-                human(tokens / smoothed_, "tok/s").c_str(), 100 * flops_per_step_ / smoothed_ / peak_flops_, r.result.grad_norm, human(r.resident).c_str(), human(Seconds{left}).c_str(),
+  std::snprintf(text, sizeof text, "step %lld/%lld  loss %.4f  %s  %.0f%% of peak  |g| %.3g  %s  left %s%s",
+                static_cast<long long>(r.step + 1), static_cast<long long>(config_.steps), r.result.loss,
+                human(tokens / smoothed_, "tok/s").c_str(), 100 * flops_per_step_ / smoothed_ / peak_flops_,
+                r.result.grad_norm, human(r.resident).c_str(), human(Seconds{left}).c_str(),
                 r.result.skipped ? ("  skipped: " + r.result.reason).c_str() : "");
   return text;
 }

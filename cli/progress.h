@@ -8,8 +8,8 @@ namespace sextant::cli {
 
 class Progress {
  public:
-  Progress(const RunConfig& config, double flops_per_step);
-  void start(double peak_flops) { peak_flops_ = peak_flops; }
+  explicit Progress(const RunConfig& config);
+  void start(double flops_per_step, double peak_flops) { flops_per_step_ = flops_per_step, peak_flops_ = peak_flops; }
   void step(const StepRecord& record);
   /// Ends the live line, if any.
   void finish();
@@ -17,7 +17,7 @@ class Progress {
  private:
   std::string line(const StepRecord& record) const;
   const RunConfig& config_;
-  double flops_per_step_, peak_flops_ = 1;
+  double flops_per_step_ = 0, peak_flops_ = 1;
   bool terminal_;
   double smoothed_ = 0;  // seconds a step
   double shown_ = 0;     // when the live line was last drawn

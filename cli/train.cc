@@ -23,9 +23,13 @@ class Metrics {
   explicit Metrics(const std::string& path) : path_(path) {
     if (path_.empty()) return;
     fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
-    if (fd_ < 0) throw InvalidInput(str("train.metrics ", printable(path_), ": cannot be written: ", std::strerror(errno)), ExitCode::kStorage);
+    if (fd_ < 0)
+      throw InvalidInput(str("train.metrics ", printable(path_), ": cannot be written: ", std::strerror(errno)),
+                         ExitCode::kStorage);
   }
-  ~Metrics() { if (fd_ >= 0) ::close(fd_); }
+  ~Metrics() {
+    if (fd_ >= 0) ::close(fd_);
+  }
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
   void step(const StepRecord& r) {
@@ -41,7 +45,8 @@ class Metrics {
     v.set("resident_bytes", r.resident.value);
     const std::string line = to_json(v) + "\n";
     if (::write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-      throw InvalidInput(str("train.metrics ", printable(path_), ": cannot be written: ", std::strerror(errno)), ExitCode::kStorage);
+      throw InvalidInput(str("train.metrics ", printable(path_), ": cannot be written: ", std::strerror(errno)),
+                         ExitCode::kStorage);
   }
 
  private:
@@ -65,26 +70,40 @@ void print_summary(const RunSummary& s, const RunConfig& config) {
       continue;
     }
     char line[160];
-    std::snprintf(line, sizeof line, "  %-16s %5.1f%%  %s\n", what.c_str(), 100 * time.value / total, bar(time.value / total).c_str());
+    std::snprintf(line, sizeof line, "  %-16s %5.1f%%  %s\n", what.c_str(), 100 * time.value / total,
+                  bar(time.value / total).c_str());
     std::cerr << line;
   }
-  if (rest > 0) std::cerr << str("  and ", static_cast<double>(std::lround(1000 * rest / total)) / 10, "% in ", s.time_by_what.size() - 10, " others\n");
-  std::cerr << "\nMemory of a rank at its peak: " << human(s.peak_memory) << ", promised " << human(s.predicted_peak_memory) << (s.peak_memory == s.predicted_peak_memory ? " (equal to the byte)" : " (DIFFERENT)") << "\n";
+  if (rest > 0)
+    std::cerr << str("  and ", static_cast<double>(std::lround(1000 * rest / total)) / 10, "% in ",
+                     s.time_by_what.size() - 10, " others\n");
+  std::cerr << "\nMemory of a rank at its peak: " << human(s.peak_memory) << ", promised "
+            << human(s.predicted_peak_memory)
+            << (s.peak_memory == s.predicted_peak_memory ? " (equal to the byte)" : " (DIFFERENT)") << "\n";
   for (int t = 0; t < kNumMemoryTags; ++t)
     if (s.peak_by_tag[static_cast<std::size_t>(t)].value > 0) {
       char line[80];
-      std::snprintf(line, sizeof line, "  %-12s %s\n", std::string(name_of(static_cast<MemoryTag>(t))).c_str(), human(s.peak_by_tag[static_cast<std::size_t>(t)]).c_str());
+      std::snprintf(line, sizeof line, "  %-12s %s\n", std::string(name_of(static_cast<MemoryTag>(t))).c_str(),
+                    human(s.peak_by_tag[static_cast<std::size_t>(t)]).c_str());
       std::cerr << line;
     }
   std::cerr << "  resident peak of the process: " << human(s.resident_peak) << "\n";
-  std::cerr << "\nBytes that a rank received: " << human(s.comm.total()) << ", promised " << human(s.predicted_comm.total()) << (s.comm.total() == s.predicted_comm.total() ? " (equal to the byte)" : " (DIFFERENT)") << "\n";
-  const auto group = [](const char* name, Bytes got) { if (got.value > 0) std::cerr << "  " << name << ": " << human(got) << "\n"; };
+  std::cerr << "\nBytes that a rank received: " << human(s.comm.total()) << ", promised "
+            << human(s.predicted_comm.total())
+            << (s.comm.total() == s.predicted_comm.total() ? " (equal to the byte)" : " (DIFFERENT)") << "\n";
+  const auto group = [](const char* name, Bytes got) {
+    if (got.value > 0) std::cerr << "  " << name << ": " << human(got) << "\n";
+  };
   group("gradients over dp_shard·cp", s.comm.zero);
   group("gradients over dp_replicate", s.comm.replicas);
   group("loss and token counts", s.comm.data);
-  std::cerr << "\nSpeed: " << human(s.tokens_per_s, "tok/s") << ", " << human(s.step_time) << " a step (median), " << std::lround(100 * s.mfu) << "% of the measured peak of " << human(s.peak_flops, "FLOP/s") << "\n";
-  std::cerr << "Loss: " << s.losses.front() << " -> " << s.losses.back() << (s.skipped ? str("; ", s.skipped, " steps were skipped") : "") << "\n";
-  if (!config.output.empty()) std::cerr << "Weights: " << printable(config.output) << "/model.safetensors   (sextant generate " << printable(config.output) << " --prompt \"In the beginning\")\n";
+  std::cerr << "\nSpeed: " << human(s.tokens_per_s, "tok/s") << ", " << human(s.step_time) << " a step (median), "
+            << std::lround(100 * s.mfu) << "% of the measured peak of " << human(s.peak_flops, "FLOP/s") << "\n";
+  std::cerr << "Loss: " << s.losses.front() << " -> " << s.losses.back()
+            << (s.skipped ? str("; ", s.skipped, " steps were skipped") : "") << "\n";
+  if (!config.output.empty())
+    std::cerr << "Weights: " << printable(config.output) << "/model.safetensors   (sextant generate "
+              << printable(config.output) << " --prompt \"In the beginning\")\n";
 }
 
 // Set by Ctrl-C; the step that runs is finished, and weights are saved. A second Ctrl-C ends at once.
@@ -94,45 +113,64 @@ void on_interrupt(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
+void print_banner(const RunConfig& config, const Prepared& prepared) {
+  const int ranks = config.plan.num_ranks();
+  std::cerr << config.model.family << ", " << with_commas(prepared.model.num_parameters()) << " parameters; " << ranks
+            << (ranks == 1 ? " rank" : " ranks") << " x " << config.threads
+            << (config.threads == 1 ? " thread" : " threads") << ", step of " << config.workload.global_batch << " x "
+            << config.workload.sequence << " tokens in " << config.plan.num_microbatches
+            << (config.plan.num_microbatches == 1 ? " microbatch of " : " microbatches of ")
+            << config.plan.microbatch_size << "; products by " << gemm_library() << "\n";
+}
+
 int run_train(const Arguments& a) {
-  const RunConfig config = read_run(a.file("a run file"), a.overrides(), static_cast<int>(a.integer("--ranks", 0, 1, 4096)));
-  const Model model = build_model(config.model, sizes_of(config.plan, config.workload));
-  const Program program = build_program(model, config.plan);
+  const RunConfig config =
+      read_run(a.file("a run file"), a.overrides(), static_cast<int>(a.integer("--ranks", 0, 1, 4096)));
   if (const auto what = a.value("--print-program")) {
-    if (*what != "" && *what != "units") throw InvalidInput(str("sextant train: --print-program=", printable(*what, 40), ": known: --print-program, --print-program=units"), ExitCode::kUsage);
+    if (*what != "" && *what != "units")
+      throw InvalidInput(str("sextant train: --print-program=", printable(*what, 40),
+                             ": known: --print-program, --print-program=units"),
+                         ExitCode::kUsage);
+    const Program program =
+        build_program(build_model(config.model, sizes_of(config.plan, config.workload)), config.plan);
     std::cout << to_string(program);
     if (*what == "units")
       for (const Unit& unit : program.by_pp[0].units) std::cout << to_string(unit, program.mesh);
     return 0;
   }
-  const int ranks = config.plan.num_ranks();
-  std::cerr << config.model.family << ", " << with_commas(model.num_parameters()) << " parameters; " << ranks << (ranks == 1 ? " rank" : " ranks") << " x " << config.threads << (config.threads == 1 ? " thread" : " threads")
-            << ", step of " << config.workload.global_batch << " x " << config.workload.sequence << " tokens in " << config.plan.num_microbatches << (config.plan.num_microbatches == 1 ? " microbatch of " : " microbatches of ") << config.plan.microbatch_size
-            << "; products by " << gemm_library() << "\n";
   for (const std::string& read : {config.file, config.train_data, config.initial_weights})
-    if (same_file(config.metrics, read)) throw InvalidInput(str("train.metrics ", printable(config.metrics), ": is read by this run; use another file"));
+    if (same_file(config.metrics, read))
+      throw InvalidInput(str("train.metrics ", printable(config.metrics), ": is read by this run; use another file"));
   if (const auto json = a.value("--json"); json && !json->empty()) require_writable(*json, "--json");
   Metrics metrics(config.metrics);
-  Progress progress(config, model_flops(program));
+  Progress progress(config);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, on_interrupt);
-  const RunSummary summary = sextant::train(config, {.on_start = [&](double peak_flops) { progress.start(peak_flops); },
-                                                     .on_step = [&](const StepRecord& r) {
-                                                       metrics.step(r);
-                                                       progress.step(r);
-                                                     },
+  const RunSummary summary = sextant::train(config, {.on_start =
+                                                         [&](const Prepared& prepared, double peak_flops) {
+                                                           print_banner(config, prepared);
+                                                           progress.start(model_flops(prepared.program), peak_flops);
+                                                         },
+                                                     .on_step =
+                                                         [&](const StepRecord& r) {
+                                                           metrics.step(r);
+                                                           progress.step(r);
+                                                         },
                                                      .should_stop = [] { return interrupted != 0; }});
   progress.finish();
   print_summary(summary, config);
   write_json(a, to_value(summary));
   if (!summary.interrupted) return 0;
-  std::cerr << "error: interrupted behind step " << summary.steps << " of " << config.steps << "; the weights so far are " << (config.output.empty() ? "not saved (no train.output)" : "saved") << "\n";
+  std::cerr << "error: interrupted behind step " << summary.steps << " of " << config.steps
+            << "; the weights so far are " << (config.output.empty() ? "not saved (no train.output)" : "saved") << "\n";
   return static_cast<int>(ExitCode::kInterrupted);
 }
 
 }  // namespace
 
 const Command train = {
-    "train", "RUN.toml [--ranks N] [section.key=value ...]", "Trains the model of a run file.",
+    "train",
+    "RUN.toml [--ranks N] [section.key=value ...]",
+    "Trains the model of a run file.",
     {{"--ranks", "N", "ranks as threads of this process; fills plan.dp_shard if the file leaves it out"},
      {"--print-program", "[=units]", "prints what a step does and ends; =units: with every op of every layer"},
      {"--json", "[=FILE]", "the summary as JSON, to standard output or a file"}},

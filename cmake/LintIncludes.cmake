@@ -1,13 +1,11 @@
 # Our own headers are included by their full path from the root, in quotes; never by a relative path.
 # Run as a script: cmake -DSOURCE_DIR=... -P LintIncludes.cmake
-file(GLOB_RECURSE files ${SOURCE_DIR}/sextant/*.h ${SOURCE_DIR}/sextant/*.cc ${SOURCE_DIR}/cli/*.h ${SOURCE_DIR}/cli/*.cc)
-set(bad 0)
+file(GLOB_RECURSE files ${SOURCE_DIR}/sextant/*.h ${SOURCE_DIR}/sextant/*.cc ${SOURCE_DIR}/cli/*.h ${SOURCE_DIR}/cli/*.cc ${SOURCE_DIR}/tests/*.h ${SOURCE_DIR}/tests/*.cc ${SOURCE_DIR}/bench/*.cc)
 foreach(file IN LISTS files)
   file(STRINGS ${file} includes REGEX "^#include \"")
   foreach(line IN LISTS includes)
     if(NOT line MATCHES "^#include \"(sextant|cli|tests)/[a-z0-9_/]+\\.h\"")
       message(SEND_ERROR "${file}: ${line}: write the full path from the root, e.g. \"sextant/base/errors.h\"")
-      set(bad 1)
     endif()
   endforeach()
   if(file MATCHES "/sextant/.*\\.h$")

@@ -9,7 +9,11 @@ using namespace sextant;
 
 int main() {
   ProofRun run;
-  run.model = read_config(parse_json(R"({"model_type": "gpt2", "n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 16, "vocab_size": 37, "activation_function": "gelu_new"})", "example"), "example");
+  run.model = read_config(
+      parse_json(
+          R"({"model_type": "gpt2", "n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 16, "vocab_size": 37, "activation_function": "gelu_new"})",
+          "example"),
+      "example");
   run.build = [](const ModelConfig& config, Sizes sizes) {
     Model model = build_model(config, sizes);
     for (Layer& layer : model.layers)
@@ -28,12 +32,16 @@ int main() {
   const Model model = run.build(run.model, {8, 16, DType::kF64});
   const Unit unit = lower(model.layers[1], split_of(split));
   for (const Step& step : unit.f)
-    if (step.op->kind() == "relu_squared") std::cout << "under tp 2: " << unit.slots[static_cast<std::size_t>(step.writes[0])].spec.name << " " << to_string(unit.slots[static_cast<std::size_t>(step.writes[0])].spec, split_of(split).mesh) << "\n";
+    if (step.op->kind() == "relu_squared")
+      std::cout << "under tp 2: " << unit.slots[static_cast<std::size_t>(step.writes[0])].spec.name << " "
+                << to_string(unit.slots[static_cast<std::size_t>(step.writes[0])].spec, split_of(split).mesh) << "\n";
 
   run.plan.microbatch_size = 8;
   const ProofOutcome one = prove(run);
   run.plan.dp_shard = 4, run.plan.microbatch_size = 1, run.plan.num_microbatches = 2;
   const ProofOutcome four = prove(run);
-  std::cout << "gradients on four ranks equal those of one: " << (compare(four.gradients, one.gradients).error < 1e-10 ? "yes" : "NO") << "\n"
-            << "bytes as promised: " << (four.bytes_match ? "yes" : "NO") << ", peak memory as promised: " << (four.peak_matches ? "yes" : "NO") << "\n";
+  std::cout << "gradients on four ranks equal those of one: "
+            << (compare(four.gradients, one.gradients).error < 1e-10 ? "yes" : "NO") << "\n"
+            << "bytes as promised: " << (four.bytes_match ? "yes" : "NO")
+            << ", peak memory as promised: " << (four.peak_matches ? "yes" : "NO") << "\n";
 }

@@ -22,7 +22,8 @@ template <class T>
 void backward(const KernelCall& c) {
   const T *x = c.reads[0].as<T>(), *dy = c.reads[1].as<T>();
   T* dx = c.writes[0].as<T>();
-  for (std::int64_t i = 0; i < c.reads[0].elements(); ++i) dx[i] = (c.add[0] ? dx[i] : T{0}) + 2 * std::max(x[i], T{0}) * dy[i];
+  for (std::int64_t i = 0; i < c.reads[0].elements(); ++i)
+    dx[i] = (c.add[0] ? dx[i] : T{0}) + 2 * std::max(x[i], T{0}) * dy[i];
 }
 
 }  // namespace

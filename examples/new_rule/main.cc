@@ -20,7 +20,8 @@ void show(const char* name, const std::vector<DimRule>& rules) {
   for (const Layer& layer : model.layers) {
     const Unit unit = lower(layer, split);
     for (const auto& list : {unit.f, unit.b()})
-      for (const NamedTraffic& t : traffic(unit, list, split.mesh)) collectives += t.traffic.calls, received += t.traffic.bytes.value;
+      for (const NamedTraffic& t : traffic(unit, list, split.mesh))
+        collectives += t.traffic.calls, received += t.traffic.bytes.value;
     for (const Slot& slot : unit.slots) {
       if (slot.life == Life::kParameter && layer.name != "head") parameters += local_elements(slot.spec, split.mesh);
       if (slot.life != Life::kGradient) continue;
@@ -28,7 +29,8 @@ void show(const char* name, const std::vector<DimRule>& rules) {
       partial_gradients += slot.spec.on(Axis::kTp).kind == Kind::kPartial;
     }
   }
-  std::cout << name << ": " << collectives << " collectives in a step's layers, " << received << " B received; " << partial_gradients << " of " << gradients << " gradients partial; " << parameters
+  std::cout << name << ": " << collectives << " collectives in a step's layers, " << received << " B received; "
+            << partial_gradients << " of " << gradients << " gradients partial; " << parameters
             << " parameters on a rank (without the head's norm)\n";
 }
 

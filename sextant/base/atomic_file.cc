@@ -81,11 +81,14 @@ void require_writable(const std::string& path, const std::string& what) {
 void make_folder(const std::string& path, const std::string& what) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) throw InvalidInput(str(what, " ", printable(path), ": cannot be made a folder: ", error.message()), ExitCode::kStorage);
+  if (error)
+    throw InvalidInput(str(what, " ", printable(path), ": cannot be made a folder: ", error.message()),
+                       ExitCode::kStorage);
 }
 
 bool same_file(const std::string& a, const std::string& b) {
-  struct stat x {}, y {};
+  struct stat x {
+  }, y{};
   return ::stat(a.c_str(), &x) == 0 && ::stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 

@@ -11,14 +11,14 @@ namespace sextant {
 enum class ExitCode {
   kDone = 0,
   kInternal = 1,
-  kUsage = 2,        ///< the command line is off
-  kInvalid = 3,      ///< a file or a value in it is off
-  kDoesNotFit = 4,   ///< valid, but the memory is not there
-  kCorrupt = 5,      ///< a data file is damaged or hostile
-  kRankDied = 6,     ///< a rank ended and took the run along
-  kHang = 7,         ///< a rank did not come to a collective
-  kDiverged = 8,     ///< the numbers went wrong (NaN or infinite loss)
-  kStorage = 9,      ///< a file could not be read or written
+  kUsage = 2,       ///< the command line is off
+  kInvalid = 3,     ///< a file or a value in it is off
+  kDoesNotFit = 4,  ///< valid, but the memory is not there
+  kCorrupt = 5,     ///< a data file is damaged or hostile
+  kRankDied = 6,    ///< a rank ended and took the run along
+  kHang = 7,        ///< a rank did not come to a collective
+  kDiverged = 8,    ///< the numbers went wrong (NaN or infinite loss)
+  kStorage = 9,     ///< a file could not be read or written
   kInterrupted = 130
 };
 

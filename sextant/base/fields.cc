@@ -36,14 +36,16 @@ std::string range(auto least, auto most, const char* what) {
 Fields::Fields(const Value* object, std::string file, std::string section)
     : object_(object), file_(std::move(file)), section_(std::move(section)) {
   if (object_ && !std::holds_alternative<Value::Object>(object_->data))
-    throw InvalidInput(str(printable(file_), section_.empty() ? "" : ": " + section_, ": found ", describe(*object_), ", expected an object"));
+    throw InvalidInput(str(printable(file_), section_.empty() ? "" : ": " + section_, ": found ", describe(*object_),
+                           ", expected an object"));
 }
 
 void Fields::fail(std::string_view key, const std::string& what) const {
   std::string place = printable(file_);
   const Value* at = object_ ? object_->find(key) : nullptr;
   if (!at) at = object_;
-  if (at && at->line == kFromArgument) throw InvalidInput(str("argument ", section_.substr(1, section_.size() - 2), ".", key, ": ", what));
+  if (at && at->line == kFromArgument)
+    throw InvalidInput(str("argument ", section_.substr(1, section_.size() - 2), ".", key, ": ", what));
   if (at && at->line > 0) place += str(":", at->line, ":", at->column);
   throw InvalidInput(str(place, ": ", section_.empty() ? "" : section_ + " ", printable(key, 60), ": ", what));
 }
@@ -62,7 +64,8 @@ const Value& Fields::require(std::string_view key, const std::string& expected) 
   if (!has(key)) {
     // The likeliest reason for a missing key is a misspelt one.
     std::vector<std::string> present;
-    if (object_) for (const Member& m : std::get<Value::Object>(object_->data)) present.push_back(m.key);
+    if (object_)
+      for (const Member& m : std::get<Value::Object>(object_->data)) present.push_back(m.key);
     if (object_ && object_->find(key)) fail(key, str("found null, expected ", expected));
     const std::string near = nearest(key, present);
     fail(key, str("is missing, expected ", expected, near.empty() ? "" : str(" (found ", near, ")")));
@@ -74,7 +77,8 @@ std::int64_t Fields::integer(std::string_view key, std::int64_t least, std::int6
   const std::string expected = range(least, most, "an integer");
   const Value& value = require(key, expected);
   const auto* integer = std::get_if<std::int64_t>(&value.data);
-  if (!integer || *integer < least || *integer > most) fail(key, str("found ", describe(value), ", expected ", expected));
+  if (!integer || *integer < least || *integer > most)
+    fail(key, str("found ", describe(value), ", expected ", expected));
   return *integer;
 }
 
@@ -82,9 +86,12 @@ double Fields::number(std::string_view key, double least, double most) {
   const std::string expected = range(least, most, "a number");
   const Value& value = require(key, expected);
   double number = 0;
-  if (const auto* i = std::get_if<std::int64_t>(&value.data)) number = static_cast<double>(*i);
-  else if (const auto* d = std::get_if<double>(&value.data)) number = *d;
-  else fail(key, str("found ", describe(value), ", expected ", expected));
+  if (const auto* i = std::get_if<std::int64_t>(&value.data))
+    number = static_cast<double>(*i);
+  else if (const auto* d = std::get_if<double>(&value.data))
+    number = *d;
+  else
+    fail(key, str("found ", describe(value), ", expected ", expected));
   if (!(number >= least && number <= most)) fail(key, str("found ", describe(value), ", expected ", expected));
   return number;
 }
@@ -112,13 +119,15 @@ std::string Fields::one_of(std::string_view key, const std::vector<std::string>&
 std::vector<double> Fields::numbers(std::string_view key, std::size_t count, double least, double most) {
   const Value& value = require(key, str("an array of ", count, " numbers"));
   const auto* array = std::get_if<Value::Array>(&value.data);
-  if (!array || array->size() != count) fail(key, str("found ", describe(value), ", expected an array of ", count, " numbers"));
+  if (!array || array->size() != count)
+    fail(key, str("found ", describe(value), ", expected an array of ", count, " numbers"));
   std::vector<double> out;
   for (const Value& item : *array) {
     const auto* i = std::get_if<std::int64_t>(&item.data);
     const auto* d = std::get_if<double>(&item.data);
     const double number = i ? static_cast<double>(*i) : d ? *d : std::numeric_limits<double>::quiet_NaN();
-    if (!(number >= least && number <= most)) fail(key, str("found ", describe(item), " in the array, expected ", range(least, most, "numbers")));
+    if (!(number >= least && number <= most))
+      fail(key, str("found ", describe(item), " in the array, expected ", range(least, most, "numbers")));
     out.push_back(number);
   }
   return out;
@@ -132,7 +141,9 @@ void Fields::finish() const {
     std::vector<std::string> shown;  // names that files carry for other programs (_source, summary_type) help nobody
     for (const std::string& name : known_)
       if (name[0] != '_' && shown.size() < 24) shown.push_back(name);
-    fail(member.key, near.empty() ? str("unknown key; known here: ", join(shown, ", "), shown.size() < known_.size() ? ", ..." : "") : str("unknown key; did you mean ", near, "?"));
+    fail(member.key,
+         near.empty() ? str("unknown key; known here: ", join(shown, ", "), shown.size() < known_.size() ? ", ..." : "")
+                      : str("unknown key; did you mean ", near, "?"));
   }
 }
 

@@ -26,12 +26,21 @@ class Fields {
   std::string one_of(std::string_view key, const std::vector<std::string>& choices);
   std::vector<double> numbers(std::string_view key, std::size_t count, double least, double most);
 
-  std::int64_t integer_or(std::string_view key, std::int64_t otherwise, std::int64_t least = std::numeric_limits<std::int64_t>::min(),
-                          std::int64_t most = std::numeric_limits<std::int64_t>::max()) { return has(key) ? integer(key, least, most) : (known(key), otherwise); }
-  double number_or(std::string_view key, double otherwise, double least, double most) { return has(key) ? number(key, least, most) : (known(key), otherwise); }
+  std::int64_t integer_or(std::string_view key, std::int64_t otherwise,
+                          std::int64_t least = std::numeric_limits<std::int64_t>::min(),
+                          std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
+    return has(key) ? integer(key, least, most) : (known(key), otherwise);
+  }
+  double number_or(std::string_view key, double otherwise, double least, double most) {
+    return has(key) ? number(key, least, most) : (known(key), otherwise);
+  }
   bool boolean_or(std::string_view key, bool otherwise) { return has(key) ? boolean(key) : (known(key), otherwise); }
-  std::string text_or(std::string_view key, const std::string& otherwise) { return has(key) ? text(key) : (known(key), otherwise); }
-  std::string one_of_or(std::string_view key, const std::string& otherwise, const std::vector<std::string>& choices) { return has(key) ? one_of(key, choices) : (known(key), otherwise); }
+  std::string text_or(std::string_view key, const std::string& otherwise) {
+    return has(key) ? text(key) : (known(key), otherwise);
+  }
+  std::string one_of_or(std::string_view key, const std::string& otherwise, const std::vector<std::string>& choices) {
+    return has(key) ? one_of(key, choices) : (known(key), otherwise);
+  }
 
   /// Marks a key as known without reading it.
   void known(std::string_view key);

@@ -11,10 +11,10 @@ namespace {
 constexpr int kMaxDepth = 64;
 constexpr std::size_t kMaxString = std::size_t{1} << 20;
 
-// The library's events carry no position, so its input iterator counts lines as it is read. The lexer stands on the last
-// byte of what it reports, but one past a number.
+// The library's events carry no position, so its input iterator counts lines as it is read. The lexer stands on the
+// last byte of what it reports, but one past a number.
 struct Position {
-  int line = 1, column = 0;          // of the byte read last
+  int line = 1, column = 0;  // of the byte read last
   int line_before = 1, column_before = 0;
   void read(char c) {
     line_before = line, column_before = column;
@@ -33,7 +33,11 @@ struct CountingIterator {
   Position* position;
   const char& operator*() const { return *at; }
   CountingIterator& operator++() { return position->read(*at++), *this; }
-  CountingIterator operator++(int) { CountingIterator old = *this; ++*this; return old; }
+  CountingIterator operator++(int) {
+    CountingIterator old = *this;
+    ++*this;
+    return old;
+  }
   bool operator==(const CountingIterator& o) const { return at == o.at; }
   bool operator!=(const CountingIterator& o) const { return at != o.at; }
 };
@@ -46,20 +50,23 @@ class Handler {
   using string_t = nlohmann::json::string_t;
   using binary_t = nlohmann::json::binary_t;
 
-  Handler(Position& position, const std::string& file, ExitCode code) : position_(position), file_(printable(file)), code_(code) {}
+  Handler(Position& position, const std::string& file, ExitCode code)
+      : position_(position), file_(printable(file)), code_(code) {}
 
   bool null() { return add(Value()); }
   bool boolean(bool v) { return add(Value(v)); }
   bool number_integer(number_integer_t v) { return step_back(), add(Value(std::int64_t{v})); }
   bool number_unsigned(number_unsigned_t v) {
     step_back();
-    if (v > static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max())) fail(str("integer ", v, " is beyond 63 bits"));
+    if (v > static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max()))
+      fail(str("integer ", v, " is beyond 63 bits"));
     return add(Value(static_cast<std::int64_t>(v)));
   }
   bool number_float(number_float_t v, const string_t& text) {
     step_back();
     // The library turns integers that overflow into doubles; an integer must stay one.
-    if (text.find_first_of(".eE") == std::string::npos) fail(str("integer ", printable(text, 40), " is beyond 63 bits"));
+    if (text.find_first_of(".eE") == std::string::npos)
+      fail(str("integer ", printable(text, 40), " is beyond 63 bits"));
     if (!std::isfinite(v)) fail(str("number ", printable(text, 40), " is beyond a double"));
     return add(Value(v));
   }
@@ -82,7 +89,8 @@ class Handler {
   bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& error) {
     std::string text = error.what();  // "[json.exception...] parse error at line 1, column 2: syntax error while ..."
     if (const auto bracket = text.find("] "); bracket != std::string::npos) text = text.substr(bracket + 2);
-    if (const auto colon = text.find(": "); colon != std::string::npos && text.rfind("parse error", 0) == 0) text = text.substr(colon + 2);
+    if (const auto colon = text.find(": "); colon != std::string::npos && text.rfind("parse error", 0) == 0)
+      text = text.substr(colon + 2);
     fail(str("no valid JSON: ", printable(text)));
   }
   Value root;
@@ -168,12 +176,15 @@ void write(const Value& value, int indent, bool indented, std::string& out) {
 
 Value parse_json(std::string_view text, const std::string& file, int exit_code) {
   const auto code = static_cast<ExitCode>(exit_code);
-  if (text.substr(0, 3) == "\xef\xbb\xbf") throw InvalidInput(str(file, ":1:1: starts with a byte-order mark; save it as plain UTF-8"), code);
+  if (text.substr(0, 3) == "\xef\xbb\xbf")
+    throw InvalidInput(str(file, ":1:1: starts with a byte-order mark; save it as plain UTF-8"), code);
   // The library takes a NUL for the end of the input, whatever stands behind it.
-  if (const auto nul = text.find('\0'); nul != std::string_view::npos) throw InvalidInput(str(file, ": no valid JSON: byte ", nul, " is NUL"), code);
+  if (const auto nul = text.find('\0'); nul != std::string_view::npos)
+    throw InvalidInput(str(file, ": no valid JSON: byte ", nul, " is NUL"), code);
   Position position;
   Handler handler(position, file, code);
-  const bool ok = nlohmann::json::sax_parse(CountingIterator{text.data(), &position}, CountingIterator{text.data() + text.size(), &position}, &handler);
+  const bool ok = nlohmann::json::sax_parse(CountingIterator{text.data(), &position},
+                                            CountingIterator{text.data() + text.size(), &position}, &handler);
   check(ok, "the JSON handler throws on every error");
   return std::move(handler.root);
 }

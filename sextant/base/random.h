@@ -30,13 +30,16 @@ class RandomStream {
     // Two dependent draws make the key: distinct (seed, purpose, a, b) give independent streams.
     const auto low = [](std::uint64_t v) { return static_cast<std::uint32_t>(v); };
     const auto high = [](std::uint64_t v) { return static_cast<std::uint32_t>(v >> 32); };
-    const auto first = philox({low(what_a), high(what_a), static_cast<std::uint32_t>(purpose), 0}, {low(seed), high(seed)});
+    const auto first =
+        philox({low(what_a), high(what_a), static_cast<std::uint32_t>(purpose), 0}, {low(seed), high(seed)});
     const auto second = philox({low(what_b), high(what_b), first[2], first[3]}, {first[0], first[1]});
     key_ = {second[0], second[1]};
   }
   /// Four numbers at coordinates (i, j).
   constexpr std::array<std::uint32_t, 4> block(std::uint64_t i, std::uint64_t j) const {
-    return philox({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32), static_cast<std::uint32_t>(j), static_cast<std::uint32_t>(j >> 32)}, key_);
+    return philox({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32), static_cast<std::uint32_t>(j),
+                   static_cast<std::uint32_t>(j >> 32)},
+                  key_);
   }
   constexpr std::uint32_t bits(std::uint64_t i, std::uint64_t j = 0) const { return block(i, j / 4)[j % 4]; }
   /// In [0, 1).

@@ -18,9 +18,12 @@ class Parser {
 
   Value document() {
     if (text_.size() > (std::size_t{1} << 20)) fail("a run file has at most 1 MiB");
-    if (const auto bad = first_invalid_utf8(text_); bad != std::string_view::npos) throw InvalidInput(str(file_, ": byte ", bad, " is not UTF-8; a run file is plain UTF-8 text"));
+    if (const auto bad = first_invalid_utf8(text_); bad != std::string_view::npos)
+      throw InvalidInput(str(file_, ": byte ", bad, " is not UTF-8; a run file is plain UTF-8 text"));
     if (text_.substr(0, 3) == "\xef\xbb\xbf") fail("starts with a byte-order mark; save it as plain UTF-8");
-    if (text_.find_first_not_of(" \t\r\n") == std::string_view::npos) throw InvalidInput(str(file_, ": is empty; a run file has sections [model] [workload] [plan] [data] [optimizer] [train]"));
+    if (text_.find_first_not_of(" \t\r\n") == std::string_view::npos)
+      throw InvalidInput(
+          str(file_, ": is empty; a run file has sections [model] [workload] [plan] [data] [optimizer] [train]"));
     Value root(Value::Object{});
     std::string section;
     for (skip_blank(); at_ < text_.size(); skip_blank()) {
@@ -39,7 +42,8 @@ class Parser {
         Value& made = root.set(section, Value(Value::Object{}));
         made.line = line, made.column = column;
       } else {
-        if (section.empty()) fail("a key before the first [section]; sections are [model] [workload] [plan] [data] [optimizer] [train]");
+        if (section.empty())
+          fail("a key before the first [section]; sections are [model] [workload] [plan] [data] [optimizer] [train]");
         const std::string key = name("key");
         skip_spaces();
         if (peek() == '.') fail(str("dotted keys are not used in run files; write the section as [", key, "]"));
@@ -47,8 +51,10 @@ class Parser {
         next();
         skip_spaces();
         Value* table = nullptr;
-        for (Member& member : std::get<Value::Object>(root.data)) if (member.key == section) table = &member.value;
-        if (std::get<Value::Object>(table->data).size() >= kMostNames) fail(str("more than ", kMostNames, " keys in [", section, "]"));
+        for (Member& member : std::get<Value::Object>(root.data))
+          if (member.key == section) table = &member.value;
+        if (std::get<Value::Object>(table->data).size() >= kMostNames)
+          fail(str("more than ", kMostNames, " keys in [", section, "]"));
         if (table->find(key)) fail_at(line, column, str("[", section, "] ", key, " stands twice"));
         Value parsed = value(0);
         end_of_line();
@@ -65,7 +71,9 @@ class Parser {
     const std::string_view all = text_.substr(at_);
     // Signs inside (a date) or letters make it a word.
     const std::size_t digits = c == '-' || c == '+' ? 1 : 0;
-    const bool number = all.size() > digits && all[digits] >= '0' && all[digits] <= '9' && all.find_first_not_of("0123456789._eE+-") == std::string_view::npos && !is_word(all.substr(digits));
+    const bool number = all.size() > digits && all[digits] >= '0' && all[digits] <= '9' &&
+                        all.find_first_not_of("0123456789._eE+-") == std::string_view::npos &&
+                        !is_word(all.substr(digits));
     if (c == '"' || c == '[' || number || all == "true" || all == "false") {
       Value parsed = value(0);
       skip_spaces();
@@ -88,11 +96,19 @@ class Parser {
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   char next() {
     const char c = text_[at_++];
-    if (c == '\n') ++line_, column_ = 1; else ++column_;
+    if (c == '\n')
+      ++line_, column_ = 1;
+    else
+      ++column_;
     return c;
   }
-  void skip_spaces() { while (peek() == ' ' || peek() == '\t') next(); }
-  void skip_comment() { if (peek() == '#') while (at_ < text_.size() && peek() != '\n') next(); }
+  void skip_spaces() {
+    while (peek() == ' ' || peek() == '\t') next();
+  }
+  void skip_comment() {
+    if (peek() == '#')
+      while (at_ < text_.size() && peek() != '\n') next();
+  }
   void skip_blank() {
     while (at_ < text_.size()) {
       skip_spaces();
@@ -106,7 +122,8 @@ class Parser {
     skip_spaces();
     skip_comment();
     if (peek() == '\r') next();
-    if (at_ < text_.size() && peek() != '\n') fail(str("expected the end of the line, found '", printable(text_.substr(at_, 1)), "'"));
+    if (at_ < text_.size() && peek() != '\n')
+      fail(str("expected the end of the line, found '", printable(text_.substr(at_, 1)), "'"));
   }
   std::string name(const char* what) {
     const std::size_t begin = at_;
@@ -155,40 +172,62 @@ class Parser {
       if (at_ >= text_.size()) fail("string without its closing \"");
       const char escape = next();
       switch (escape) {
-        case 'n': out += '\n'; break;
-        case 't': out += '\t'; break;
-        case '"': out += '"'; break;
-        case '\\': out += '\\'; break;
-        default: fail("unknown escape in a string; known: \\n \\t \\\" \\\\");
+        case 'n':
+          out += '\n';
+          break;
+        case 't':
+          out += '\t';
+          break;
+        case '"':
+          out += '"';
+          break;
+        case '\\':
+          out += '\\';
+          break;
+        default:
+          fail("unknown escape in a string; known: \\n \\t \\\" \\\\");
       }
     }
   }
   Value word() {
     const std::size_t begin = at_;
-    while (std::isalnum(static_cast<unsigned char>(peek())) || (peek() && std::string_view("+-._").find(peek()) != std::string_view::npos)) next();
+    while (std::isalnum(static_cast<unsigned char>(peek())) ||
+           (peek() && std::string_view("+-._").find(peek()) != std::string_view::npos))
+      next();
     const std::string_view raw = text_.substr(begin, at_ - begin);
     if (raw.empty()) fail(str("expected a value, found '", printable(text_.substr(at_, 1)), "'"));
     if (raw == "true") return Value(true);
     if (raw == "false") return Value(false);
     std::string digits;
     for (std::size_t i = 0; i < raw.size(); ++i) {
-      if (raw[i] != '_') { digits += raw[i]; continue; }
-      const bool between = i > 0 && i + 1 < raw.size() && std::isdigit(static_cast<unsigned char>(raw[i - 1])) && std::isdigit(static_cast<unsigned char>(raw[i + 1]));
+      if (raw[i] != '_') {
+        digits += raw[i];
+        continue;
+      }
+      const bool between = i > 0 && i + 1 < raw.size() && std::isdigit(static_cast<unsigned char>(raw[i - 1])) &&
+                           std::isdigit(static_cast<unsigned char>(raw[i + 1]));
       if (!between) fail(str("'", printable(raw, 40), "' is no value: _ stands only between digits"));
     }
     const std::size_t sign = digits.size() > 1 && (digits[0] == '+' || digits[0] == '-') ? 1 : 0;
-    const auto is_digit = [&](std::size_t at) { return at < digits.size() && std::isdigit(static_cast<unsigned char>(digits[at])); };
-    if (digits[0] == '+' && !is_digit(1)) fail(str("'", printable(raw, 40), "' is no value; strings stand in \"quotes\""));
-    if (digits[sign] == '0' && is_digit(sign + 1)) fail(str("'", printable(raw, 40), "' is no value: a number does not start with 0"));
+    const auto is_digit = [&](std::size_t at) {
+      return at < digits.size() && std::isdigit(static_cast<unsigned char>(digits[at]));
+    };
+    if (digits[0] == '+' && !is_digit(1))
+      fail(str("'", printable(raw, 40), "' is no value; strings stand in \"quotes\""));
+    if (digits[sign] == '0' && is_digit(sign + 1))
+      fail(str("'", printable(raw, 40), "' is no value: a number does not start with 0"));
     const char* first = digits.data() + (digits[0] == '+' ? 1 : 0);
     const char* last = digits.data() + digits.size();
     std::int64_t integer = 0;
-    if (const auto [end, error] = std::from_chars(first, last, integer); end == last && error == std::errc()) return Value(integer);
+    if (const auto [end, error] = std::from_chars(first, last, integer); end == last && error == std::errc())
+      return Value(integer);
     double real = 0;
     const auto [end, error] = std::from_chars(first, last, real);
-    const bool numeric = std::isdigit(static_cast<unsigned char>(raw[0])) || raw[0] == '-' || raw[0] == '+' || raw[0] == '.';
+    const bool numeric =
+        std::isdigit(static_cast<unsigned char>(raw[0])) || raw[0] == '-' || raw[0] == '+' || raw[0] == '.';
     if (numeric && end == last && error == std::errc() && std::isfinite(real)) {
-      if (digits.find_first_of(".eE") == std::string::npos) fail(str("integer ", printable(raw, 40), " is beyond 63 bits"));
+      if (digits.find_first_of(".eE") == std::string::npos)
+        fail(str("integer ", printable(raw, 40), " is beyond 63 bits"));
       return Value(real);
     }
     fail(str("'", printable(raw, 40), "' is no value; strings stand in \"quotes\""));

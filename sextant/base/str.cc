@@ -26,7 +26,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
         continue;
       }
       d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
   return d[a.size()][b.size()];
 }
@@ -56,7 +57,10 @@ int utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
   if (lead < 0x80) return 1;
-  const int length = lead >= 0xc2 && lead <= 0xdf ? 2 : lead >= 0xe0 && lead <= 0xef ? 3 : lead >= 0xf0 && lead <= 0xf4 ? 4 : 0;
+  const int length = lead >= 0xc2 && lead <= 0xdf   ? 2
+                     : lead >= 0xe0 && lead <= 0xef ? 3
+                     : lead >= 0xf0 && lead <= 0xf4 ? 4
+                                                    : 0;
   for (std::size_t i = 1; i < static_cast<std::size_t>(length); ++i) {
     if (i >= text.size()) return -1;
     // The second byte excludes overlong forms, surrogates and what is beyond U+10FFFF.
@@ -81,7 +85,8 @@ std::string printable(std::string_view text, std::size_t most) {
   for (std::size_t at = 0; at < text.size() && at < most;) {
     const auto byte = static_cast<unsigned char>(text[at]);
     const int length = utf8_length(text.substr(at));
-    const bool is_control = byte < 0x20 || byte == 0x7f || (byte == 0xc2 && length == 2 && static_cast<unsigned char>(text[at + 1]) < 0xa0);
+    const bool is_control =
+        byte < 0x20 || byte == 0x7f || (byte == 0xc2 && length == 2 && static_cast<unsigned char>(text[at + 1]) < 0xa0);
     if (length > 0 && !is_control) {
       out += text.substr(at, static_cast<std::size_t>(length));
       at += static_cast<std::size_t>(length);

@@ -10,7 +10,9 @@ std::string scaled(double number, const char* const* units, int num_units) {
   int unit = 0;
   while (std::abs(number) >= 999.5 && unit + 1 < num_units) number /= 1000, ++unit;
   char text[64];
-  const int decimals = std::abs(number) >= 99.95 || (unit == 0 && number == std::floor(number)) ? 0 : std::abs(number) >= 9.995 ? 1 : 2;
+  const int decimals = std::abs(number) >= 99.95 || (unit == 0 && number == std::floor(number)) ? 0
+                       : std::abs(number) >= 9.995                                              ? 1
+                                                                                                : 2;
   std::snprintf(text, sizeof text, "%.*f %s", decimals, number, units[unit]);
   return text;
 }

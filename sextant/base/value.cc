@@ -28,7 +28,9 @@ Value& Value::set(std::string_view key, Value value) {
 }
 
 std::string read_file(const std::string& path, std::int64_t most) {
-  const auto fail = [&](const std::string& why, ExitCode code = ExitCode::kStorage) { throw InvalidInput(str(printable(path), ": ", why), code); };
+  const auto fail = [&](const std::string& why, ExitCode code = ExitCode::kStorage) {
+    throw InvalidInput(str(printable(path), ": ", why), code);
+  };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // non-blocking: a FIFO must not hang us
   if (fd < 0) fail(str("cannot be read: ", std::strerror(errno)));
   struct stat info {};

@@ -14,7 +14,8 @@ struct Value {
   using Array = std::vector<Value>;
   using Object = std::vector<Member>;  ///< in the order of the file
   std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, Array, Object> data;
-  int line = 0, column = 0;  ///< where it stood; 0 if it did not come from a file, kFromArgument if from the command line
+  int line = 0,
+      column = 0;  ///< where it stood; 0 if it did not come from a file, kFromArgument if from the command line
 
   Value();
   Value(bool v);
@@ -45,8 +46,8 @@ inline Value::Value(std::string v) : data(std::move(v)) {}
 inline Value::Value(Array v) : data(std::move(v)) {}
 inline Value::Value(Object v) : data(std::move(v)) {}
 
-/// Strict JSON (RFC 8259). Refuses, with file:line, what other readers let pass: duplicate keys, integers beyond 64
-/// bits, a byte-order mark, nesting deeper than 64, strings over 1 MiB. Throws InvalidInput with `code`.
+/// Strict JSON (RFC 8259). Refuses, with file:line:column, what other readers let pass: duplicate keys, integers beyond
+/// 63 bits, a byte-order mark, NUL, nesting deeper than 64, strings over 1 MiB. Throws InvalidInput with `exit_code`.
 Value parse_json(std::string_view text, const std::string& file, int exit_code = 3);
 
 /// JSON text of a value: one line, or indented by two.

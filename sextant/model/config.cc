@@ -10,10 +10,36 @@ constexpr std::int64_t kMost = std::int64_t{1} << 31, kMostLayers = 2048;
 
 // Fields that say nothing about what is computed in training.
 void skip_unrelated(Fields& f) {
-  for (const char* key : {"architectures", "model_type", "_name_or_path", "_source", "_parameters_total", "_note", "torch_dtype", "dtype", "transformers_version",
-                          "use_cache", "bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "is_decoder", "pretraining_tp", "auto_map",
-                          "task_specific_params", "return_dict", "output_attentions", "output_hidden_states", "gradient_checkpointing", "n_ctx",
-                          "summary_type", "summary_use_proj", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "max_window_layers", "layer_types"})
+  for (const char* key : {"architectures",
+                          "model_type",
+                          "_name_or_path",
+                          "_source",
+                          "_parameters_total",
+                          "_note",
+                          "torch_dtype",
+                          "dtype",
+                          "transformers_version",
+                          "use_cache",
+                          "bos_token_id",
+                          "eos_token_id",
+                          "pad_token_id",
+                          "unk_token_id",
+                          "is_decoder",
+                          "pretraining_tp",
+                          "auto_map",
+                          "task_specific_params",
+                          "return_dict",
+                          "output_attentions",
+                          "output_hidden_states",
+                          "gradient_checkpointing",
+                          "n_ctx",
+                          "summary_type",
+                          "summary_use_proj",
+                          "summary_activation",
+                          "summary_first_dropout",
+                          "summary_proj_to_labels",
+                          "max_window_layers",
+                          "layer_types"})
     f.known(key);
 }
 
@@ -45,7 +71,8 @@ ModelConfig read_gpt2(Fields& f) {
   if (f.number_or("embd_pdrop", c.dropout, 0, 0.95) != c.dropout) f.fail("embd_pdrop", "must equal resid_pdrop");
   must_be_off(f, "attn_pdrop");
   if (!f.boolean_or("scale_attn_weights", true)) f.fail("scale_attn_weights", "only true is offered");
-  if (f.boolean_or("scale_attn_by_inverse_layer_idx", false)) f.fail("scale_attn_by_inverse_layer_idx", "only false is offered");
+  if (f.boolean_or("scale_attn_by_inverse_layer_idx", false))
+    f.fail("scale_attn_by_inverse_layer_idx", "only false is offered");
   if (f.boolean_or("reorder_and_upcast_attn", false)) f.fail("reorder_and_upcast_attn", "only false is offered");
   c.positions = Positions::kLearned;
   c.ffn = Ffn::kGelu;
@@ -77,10 +104,13 @@ ModelConfig read_llama(Fields& f, const std::string& family, const std::string& 
   c.layers = f.integer("num_hidden_layers", 1, kMostLayers);
   c.heads = f.integer("num_attention_heads", 1, kMost);
   c.kv_heads = f.integer_or("num_key_value_heads", c.heads, 1, c.heads);
-  if (c.heads % c.kv_heads != 0) f.fail("num_key_value_heads", str("found ", c.kv_heads, ", which does not divide num_attention_heads = ", c.heads));
-  if (!f.has("head_dim") && c.width % c.heads != 0) f.fail("num_attention_heads", str("found ", c.heads, ", which does not divide hidden_size = ", c.width));
+  if (c.heads % c.kv_heads != 0)
+    f.fail("num_key_value_heads", str("found ", c.kv_heads, ", which does not divide num_attention_heads = ", c.heads));
+  if (!f.has("head_dim") && c.width % c.heads != 0)
+    f.fail("num_attention_heads", str("found ", c.heads, ", which does not divide hidden_size = ", c.width));
   c.head_width = f.integer_or("head_dim", c.width / c.heads, 1, kMost);
-  if (c.head_width % 2 != 0) f.fail("head_dim", str("found ", c.head_width, ", rotary positions need an even head width"));
+  if (c.head_width % 2 != 0)
+    f.fail("head_dim", str("found ", c.head_width, ", rotary positions need an even head width"));
   c.ffn_width = f.integer("intermediate_size", 1, kMost);
   c.vocabulary = f.integer("vocab_size", 1, kMost);
   c.max_positions = f.integer("max_position_embeddings", 1, kMost);
@@ -96,7 +126,8 @@ ModelConfig read_llama(Fields& f, const std::string& family, const std::string& 
   c.attention_out_bias = attention_bias;
   c.ffn_bias = f.boolean_or("mlp_bias", false);
   if (family == "qwen3") c.qk_norm = QkNorm::kHead;
-  if (f.boolean_or("use_sliding_window", false)) f.fail("use_sliding_window", "windows are not offered; set it to false");
+  if (f.boolean_or("use_sliding_window", false))
+    f.fail("use_sliding_window", "windows are not offered; set it to false");
   f.known("sliding_window");
   return c;
 }

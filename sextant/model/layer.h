@@ -23,7 +23,7 @@ struct FileTensor {
 };
 
 struct Parameter {
-  TensorSpec spec;       ///< logical name "L07.q.w", named dims
+  TensorSpec spec;  ///< logical name "L07.q.w", named dims
   Initial initial;
   bool is_matrix = false;  ///< of a product or an embedding: weight decay applies
   bool is_shared = false;  ///< owned by an earlier layer (a tied head)
@@ -59,10 +59,10 @@ struct Sizes {
 class LayerBuilder {
  public:
   LayerBuilder(std::string name, int index, Sizes sizes);
-  int input(std::string dims, std::vector<std::int64_t> sizes);          ///< the boundary tensor from the layer before
-  int data(const std::string& name, DType dtype);                        ///< [B S], made by the loader
-  int parameter(Parameter parameter);                                    ///< spec.name is completed to "layer.name" unless shared
-  int apply(OpPtr op, std::vector<int> in, const std::string& name);     ///< returns output 0
+  int input(std::string dims, std::vector<std::int64_t> sizes);  ///< the boundary tensor from the layer before
+  int data(const std::string& name, DType dtype);                ///< [B S], made by the loader
+  int parameter(Parameter parameter);  ///< spec.name is completed to "layer.name" unless shared
+  int apply(OpPtr op, std::vector<int> in, const std::string& name);  ///< returns output 0
   Layer finish(int output);
   const Sizes& sizes() const { return sizes_; }
   const std::string& name() const { return layer_.name; }

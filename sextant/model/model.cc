@@ -6,14 +6,14 @@
 
 #include "sextant/base/errors.h"
 #include "sextant/ops/add.h"
-#include "sextant/ops/swiglu.h"
-#include "sextant/ops/gelu.h"
 #include "sextant/ops/attention.h"
 #include "sextant/ops/dropout.h"
-#include "sextant/ops/residual.h"
 #include "sextant/ops/embedding.h"
+#include "sextant/ops/gelu.h"
 #include "sextant/ops/head.h"
 #include "sextant/ops/linear.h"
+#include "sextant/ops/residual.h"
+#include "sextant/ops/swiglu.h"
 
 namespace sextant {
 namespace {
@@ -22,17 +22,23 @@ namespace {
 class ModelBuilder {
  public:
   ModelBuilder(const ModelConfig& config, Sizes sizes, ModelPurpose purpose)
-      : c_(config), sizes_(sizes), purpose_(purpose), names_(c_.family == "gpt2" ? gpt2_file_names() : llama_file_names()) {}
+      : c_(config),
+        sizes_(sizes),
+        purpose_(purpose),
+        names_(c_.family == "gpt2" ? gpt2_file_names() : llama_file_names()) {}
 
   Layer embedding() const {
     LayerBuilder b("embed", -1, sizes_);
     int x = b.apply(std::make_shared<Embedding>(), {b.data("ids", DType::kI32), token_table(b)}, "tok");
     if (c_.positions == Positions::kLearned) {
-      const int table = matrix(b, "positions", "pos.w", {{'T', c_.max_positions}, {'D', c_.width}}, c_.initial_deviation);
+      const int table =
+          matrix(b, "positions", "pos.w", {{'T', c_.max_positions}, {'D', c_.width}}, c_.initial_deviation);
       const int positions = b.apply(std::make_shared<Embedding>(), {b.data("positions", DType::kI32), table}, "pos");
       x = b.apply(std::make_shared<Add>(), {x, positions}, "sum");
     }
-    if (c_.dropout > 0) x = b.apply(std::make_shared<Dropout>(DropoutRule{c_.dropout, "embed.dropout"}), {x, b.data("tokens", DType::kI64)}, "drop");
+    if (c_.dropout > 0)
+      x = b.apply(std::make_shared<Dropout>(DropoutRule{c_.dropout, "embed.dropout"}),
+                  {x, b.data("tokens", DType::kI64)}, "drop");
     return b.finish(x);
   }
 
@@ -58,23 +64,28 @@ class ModelBuilder {
       q = b.apply(rope, {q, positions}, "q_rope");
       k = b.apply(rope, {k, positions}, "k_rope");
     }
-    const int o = b.apply(std::make_shared<Attention>(), {q, k, v, b.data("first", DType::kI32), b.data("last", DType::kI32)}, "attention");
+    const int o = b.apply(std::make_shared<Attention>(),
+                          {q, k, v, b.data("first", DType::kI32), b.data("last", DType::kI32)}, "attention");
     const int w_out = matrix(b, "out", "out.w", {{'D', c_.width}, {'H', c_.heads}, {'K', c_.head_width}}, branch);
     const int y = b.apply(std::make_shared<Linear>(), {o, w_out}, "out");
     const int x2 = residual(b, "res1", "out", y, x, c_.attention_out_bias);
 
     const int n2 = norm(b, "norm2", x2, {{'D', c_.width}});
     int f = linear(b, "up", n2, c_.ffn_bias);
-    if (c_.ffn == Ffn::kSwiglu) f = b.apply(std::make_shared<Swiglu>(), {linear(b, "gate", n2, c_.ffn_bias), f}, "act");
-    else f = b.apply(std::make_shared<Gelu>(c_.gelu), {f}, "act");
-    const int down = b.apply(std::make_shared<Linear>(), {f, matrix(b, "down", "down.w", {{'D', c_.width}, {'F', c_.ffn_width}}, branch)}, "down");
+    if (c_.ffn == Ffn::kSwiglu)
+      f = b.apply(std::make_shared<Swiglu>(), {linear(b, "gate", n2, c_.ffn_bias), f}, "act");
+    else
+      f = b.apply(std::make_shared<Gelu>(c_.gelu), {f}, "act");
+    const int down = b.apply(std::make_shared<Linear>(),
+                             {f, matrix(b, "down", "down.w", {{'D', c_.width}, {'F', c_.ffn_width}}, branch)}, "down");
     return b.finish(residual(b, "res2", "down", down, x2, c_.ffn_bias));
   }
 
   Layer head() const {
     LayerBuilder b("head", -1, sizes_);
     const int x = norm(b, "final_norm", boundary(b), {{'D', c_.width}});
-    const int w = c_.tied_head ? token_table(b) : matrix(b, "head", "w", {{'V', c_.vocabulary}, {'D', c_.width}}, c_.initial_deviation);
+    const int w = c_.tied_head ? token_table(b)
+                               : matrix(b, "head", "w", {{'V', c_.vocabulary}, {'D', c_.width}}, c_.initial_deviation);
     if (purpose_ == ModelPurpose::kGenerate) return b.finish(b.apply(std::make_shared<Linear>(), {x, w}, "logits"));
     b.apply(std::make_shared<Head>(), {x, w, b.data("labels", DType::kI32)}, "loss");
     return b.finish(-1);
@@ -90,12 +101,15 @@ class ModelBuilder {
     p.initial = {Initial::Kind::kNormal, c_.initial_deviation};
     p.is_matrix = true;
     fold(p, 1, false);
-    if (b.name() != "embed") p.is_shared = true;
-    else p.spec.name = "w";
+    if (b.name() != "embed")
+      p.is_shared = true;
+    else
+      p.spec.name = "w";
     return b.parameter(std::move(p));
   }
 
-  Parameter make(const std::string& what, const std::string& part, const std::string& name, Dims dims, int layer) const {
+  Parameter make(const std::string& what, const std::string& part, const std::string& name, Dims dims,
+                 int layer) const {
     Parameter p;
     p.spec = {.name = name, .dims = std::move(dims)};
     p.file.name = names_.name(what, part, layer);
@@ -107,10 +121,13 @@ class ModelBuilder {
     std::int64_t out = 1, in = 1;
     for (std::size_t i = 0; i < p.spec.dims.size(); ++i) (i < num_out_dims ? out : in) *= p.spec.dims[i].size;
     p.file.transposed = is_product && names_.transposed;
-    p.file.shape = p.spec.dims.size() == num_out_dims ? std::vector{out} : p.file.transposed ? std::vector{in, out} : std::vector{out, in};
+    p.file.shape = p.spec.dims.size() == num_out_dims ? std::vector{out}
+                   : p.file.transposed                ? std::vector{in, out}
+                                                      : std::vector{out, in};
   }
 
-  int matrix(LayerBuilder& b, const std::string& what, const std::string& name, Dims dims, double deviation, std::size_t num_out_dims = 1) const {
+  int matrix(LayerBuilder& b, const std::string& what, const std::string& name, Dims dims, double deviation,
+             std::size_t num_out_dims = 1) const {
     Parameter p = make(what, "weight", name, std::move(dims), index(b));
     p.initial = {Initial::Kind::kNormal, deviation};
     p.is_matrix = true;
@@ -119,7 +136,8 @@ class ModelBuilder {
     return b.parameter(std::move(p));
   }
 
-  int vector(LayerBuilder& b, const std::string& what, const std::string& part, const std::string& name, Dims dims, Initial::Kind initial) const {
+  int vector(LayerBuilder& b, const std::string& what, const std::string& part, const std::string& name, Dims dims,
+             Initial::Kind initial) const {
     Parameter p = make(what, part, name, std::move(dims), index(b));
     p.initial = {initial, 0};
     fold(p, p.spec.dims.size(), false);
@@ -181,7 +199,10 @@ void check_sizes(const Layer& layer) {
   for (const LayerTensor& t : layer.tensors) {
     double elements = 1;
     for (const Extent& e : t.spec.dims) elements *= static_cast<double>(e.size);
-    if (elements > kMostElements) throw InvalidInput(str("tensor ", t.spec.name, " would have ", elements, " elements; at most ", kMostElements, " are planned with"), ExitCode::kDoesNotFit);
+    if (elements > kMostElements)
+      throw InvalidInput(str("tensor ", t.spec.name, " would have ", elements, " elements; at most ", kMostElements,
+                             " are planned with"),
+                         ExitCode::kDoesNotFit);
   }
 }
 
@@ -221,7 +242,8 @@ std::vector<FileTensor> file_tensors(const Model& model) {
 
 ModelConfig find_model(const std::string& name_or_path) {
   for (const Preset& preset : model_presets())
-    if (preset.name == name_or_path) return read_config(parse_json(preset.text, "preset " + preset.name), "preset " + preset.name);
+    if (preset.name == name_or_path)
+      return read_config(parse_json(preset.text, "preset " + preset.name), "preset " + preset.name);
   struct stat info {};
   if (::stat(name_or_path.c_str(), &info) != 0) {
     std::vector<std::string> names;

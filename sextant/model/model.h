@@ -18,7 +18,8 @@ enum class QkNorm : std::uint8_t { kNone, kHead, kProjection };  ///< over K (Qw
 /// A dense decoder. Every family is a mapping of its config.json onto this, and names for its files.
 struct ModelConfig {
   std::string family;
-  std::int64_t layers = 0, width = 0, heads = 0, kv_heads = 0, head_width = 0, ffn_width = 0, vocabulary = 0, max_positions = 0;
+  std::int64_t layers = 0, width = 0, heads = 0, kv_heads = 0, head_width = 0, ffn_width = 0, vocabulary = 0,
+               max_positions = 0;
   Positions positions = Positions::kRotary;
   Ffn ffn = Ffn::kSwiglu;
   NormKind norm = NormKind::kRms;
@@ -27,7 +28,8 @@ struct ModelConfig {
   RopeScaling rope_scaling;
   GeluKind gelu = GeluKind::kTanh;
   bool qkv_bias = false, attention_out_bias = false, ffn_bias = false, tied_head = false;
-  std::int64_t trained_sequence = 0;  ///< how long the sequences of its training were; a config may say, else max_positions
+  std::int64_t trained_sequence =
+      0;               ///< how long the sequences of its training were; a config may say, else max_positions
   double dropout = 0;  ///< of the embedding and both residual branches
   Value source;        ///< the config.json it was read from, written back beside saved weights
 };

@@ -3,7 +3,8 @@
 namespace sextant {
 
 std::variant<Row, Refusal> Add::row(std::span<const TensorSpec> in, Axis axis, CpKind) const {
-  if (in[0].on(axis).kind == Kind::kPartial && in[1].on(axis).kind == Kind::kPartial) return Row{{partial(), partial()}, {partial()}};
+  if (in[0].on(axis).kind == Kind::kPartial && in[1].on(axis).kind == Kind::kPartial)
+    return Row{{partial(), partial()}, {partial()}};
   return element_wise_row(in, axis);
 }
 

@@ -24,9 +24,12 @@ std::variant<Row, Refusal> Attention::row(std::span<const TensorSpec> in, Axis a
   if (q.kind == Kind::kShard && q.dim == 'S') {
     const Placement heads = shard('H'), groups = shard('G');
     switch (cp_kind) {
-      case CpKind::kAllGather: return Row{{q, copied(), copied(), q, q}, {q, q}};
-      case CpKind::kUlysses: return Row{{heads, groups, groups, R, R}, {heads, heads}};
-      case CpKind::kRing: return Refusal{"ring attention is not lowered yet; use cp_kind = \"all_gather\" or \"ulysses\""};
+      case CpKind::kAllGather:
+        return Row{{q, copied(), copied(), q, q}, {q, q}};
+      case CpKind::kUlysses:
+        return Row{{heads, groups, groups, R, R}, {heads, heads}};
+      case CpKind::kRing:
+        return Refusal{"ring attention is not lowered yet; use cp_kind = \"all_gather\" or \"ulysses\""};
     }
   }
   if (q.kind == Kind::kShard) return Refusal{str("attention cannot be split over ", q.dim)};
@@ -34,7 +37,8 @@ std::variant<Row, Refusal> Attention::row(std::span<const TensorSpec> in, Axis a
 }
 
 Work Attention::work(Pass pass, std::span<const TensorSpec> local) const {
-  const double queries = static_cast<double>(local[0].elements()), keys = static_cast<double>(local[1].size_of_dim('S'));
+  const double queries = static_cast<double>(local[0].elements()),
+               keys = static_cast<double>(local[1].size_of_dim('S'));
   // Two products forward; backward five: the scores again, dv, dp, dq, dk.
   const double full = (pass == Pass::kF ? 4.0 : 10.0) * queries * keys;
   const double causal = full * (keys + 1) / (2 * keys);

@@ -3,14 +3,16 @@
 
 namespace sextant {
 
-/// Changes a tensor's placement over one axis: the table of docs/placements.md. Input: the tensor, placed `from` over the
-/// axis; output: the same tensor placed `to`.
+/// Changes a tensor's placement over one axis: the table of docs/placements.md. Input: the tensor, placed `from` over
+/// the axis; output: the same tensor placed `to`.
 class Convert final : public Op {
  public:
   Convert(Axis over, Placement before, Placement after) : axis(over), from(before), to(after) {}
   std::string_view kind() const override { return "convert"; }
   std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override;
-  std::variant<Row, Refusal> row(std::span<const TensorSpec>, Axis, CpKind) const override { return Refusal{"a conversion is placed by lowering"}; }
+  std::variant<Row, Refusal> row(std::span<const TensorSpec>, Axis, CpKind) const override {
+    return Refusal{"a conversion is placed by lowering"};
+  }
   Needs needs(Pass) const override { return {}; }
   Work work(Pass, std::span<const TensorSpec>) const override { return {}; }
   /// The collective that does it; kNone for slices and padding, which move nothing.
@@ -31,7 +33,9 @@ class Accumulate final : public Op {
  public:
   std::string_view kind() const override { return "accumulate"; }
   std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override { return {in[0]}; }
-  std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind) const override { return element_wise_row(in, axis); }
+  std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind) const override {
+    return element_wise_row(in, axis);
+  }
   Needs needs(Pass) const override { return {}; }
   Work work(Pass, std::span<const TensorSpec> local) const override;
 };

@@ -8,7 +8,9 @@ std::variant<Row, Refusal> dropout_row(std::span<const TensorSpec> in, Axis axis
   return element_wise_row(in, axis);
 }
 
-std::variant<Row, Refusal> Dropout::row(std::span<const TensorSpec> in, Axis axis, CpKind) const { return dropout_row(in, axis); }
+std::variant<Row, Refusal> Dropout::row(std::span<const TensorSpec> in, Axis axis, CpKind) const {
+  return dropout_row(in, axis);
+}
 
 Work Dropout::work(Pass, std::span<const TensorSpec> local) const {
   const double flops = static_cast<double>(local[0].elements());

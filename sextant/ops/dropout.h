@@ -21,7 +21,9 @@ class Dropout final : public Op {
  public:
   explicit Dropout(DropoutRule dropout) : rule(std::move(dropout)) {}
   std::string_view kind() const override { return "dropout"; }
-  std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override { return {{.dims = in[0].dims, .dtype = in[0].dtype}}; }
+  std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override {
+    return {{.dims = in[0].dims, .dtype = in[0].dtype}};
+  }
   std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind) const override;
   Needs needs(Pass) const override { return {{1}, {}}; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;

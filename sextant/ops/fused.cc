@@ -5,7 +5,11 @@
 namespace sextant {
 
 Fused::Fused(OpPtr first_part, OpPtr second_part, int joined_input, int first_inputs)
-    : first(std::move(first_part)), second(std::move(second_part)), joined(joined_input), num_first_inputs(first_inputs), kind_(str(first->kind(), "+", second->kind())) {}
+    : first(std::move(first_part)),
+      second(std::move(second_part)),
+      joined(joined_input),
+      num_first_inputs(first_inputs),
+      kind_(str(first->kind(), "+", second->kind())) {}
 
 std::vector<TensorSpec> Fused::second_inputs(std::span<const TensorSpec> in) const {
   const auto split = in.begin() + num_first_inputs;

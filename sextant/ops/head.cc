@@ -15,7 +15,8 @@ std::vector<TensorSpec> Head::outputs(std::span<const TensorSpec> in) const {
 std::variant<Row, Refusal> Head::row(std::span<const TensorSpec> in, Axis axis, CpKind) const {
   const Placement x = in[0].on(axis), w = in[1].on(axis), R = replicate();
   if (w.kind == Kind::kShard && w.dim == in[1].dims[0].dim) {
-    const std::vector<Inside> inside = {{"max", CollectiveKind::kAllReduce, "BS", 1}, {"sum exp, target", CollectiveKind::kAllReduce, "BS", 2}};
+    const std::vector<Inside> inside = {{"max", CollectiveKind::kAllReduce, "BS", 1},
+                                        {"sum exp, target", CollectiveKind::kAllReduce, "BS", 2}};
     return Row{{copied(), w, R}, {R}, {}, inside};
   }
   if (w.kind == Kind::kShard) return Refusal{"the head's width cannot be split"};

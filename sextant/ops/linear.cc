@@ -16,8 +16,10 @@ std::vector<TensorSpec> Linear::outputs(std::span<const TensorSpec> in) const {
   check(in.size() == 2 || in.size() == 3, "linear takes x, w and perhaps b");
   TensorSpec y{.dtype = in[0].dtype};
   for (const Extent& e : in[0].dims)
-    if (!in[1].has(e.dim)) y.dims.push_back(e);
-    else check(in[1].size_of_dim(e.dim) == e.size, "contracted dims are equal");
+    if (!in[1].has(e.dim))
+      y.dims.push_back(e);
+    else
+      check(in[1].size_of_dim(e.dim) == e.size, "contracted dims are equal");
   for (const Extent& e : in[1].dims)
     if (!in[0].has(e.dim)) y.dims.push_back(e);
   return {y};
@@ -28,7 +30,8 @@ std::variant<Row, Refusal> Linear::row(std::span<const TensorSpec> in, Axis axis
   const bool has_bias = in.size() == 3;
   Row row;
   if (w.kind == Kind::kShard && in[0].has(w.dim)) {
-    if (has_bias) return Refusal{"a product over a split dim yields a sum and cannot carry a bias; use residual(y, bias, r)"};
+    if (has_bias)
+      return Refusal{"a product over a split dim yields a sum and cannot carry a bias; use residual(y, bias, r)"};
     row = {{shard(w.dim), w}, {partial()}};
   } else if (w.kind == Kind::kShard) {
     row = {{copied(), w}, {w}};

@@ -10,8 +10,10 @@ std::vector<TensorSpec> Norm::outputs(std::span<const TensorSpec> in) const {
   const std::size_t free = in[0].dims.size() - in[1].dims.size();
   TensorSpec statistic{.dtype = in[0].dtype};
   for (std::size_t i = 0; i < in[0].dims.size(); ++i) {
-    if (i < free) statistic.dims.push_back(in[0].dims[i]);
-    else check(in[0].dims[i].dim == in[1].dims[i - free].dim, "the normalised dims stand last");
+    if (i < free)
+      statistic.dims.push_back(in[0].dims[i]);
+    else
+      check(in[0].dims[i].dim == in[1].dims[i - free].dim, "the normalised dims stand last");
   }
   TensorSpec y{.dims = in[0].dims, .dtype = in[0].dtype};
   if (layer) return {y, statistic, statistic};
@@ -24,7 +26,8 @@ std::variant<Row, Refusal> Norm::row(std::span<const TensorSpec> in, Axis axis, 
   const auto statistics = [&](Placement p) { return std::vector<Placement>(layer ? 2 : 1, p); };
   Row row;
   Placement y = replicate(), used = replicate(), statistic = replicate();
-  if (w.kind == Kind::kShard && w.copies > 1) return Refusal{"a norm over kv heads that neighbours hold twice would count them twice; use tp <= kv heads"};
+  if (w.kind == Kind::kShard && w.copies > 1)
+    return Refusal{"a norm over kv heads that neighbours hold twice would count them twice; use tp <= kv heads"};
   if (w.kind == Kind::kShard) {  // the normalised dim is split: sums are completed inside
     y = used = w;
     std::string free;

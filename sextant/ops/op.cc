@@ -21,11 +21,15 @@ std::string_view name_of(CpKind kind) {
 
 Bytes received_bytes(CollectiveKind kind, Bytes whole, int n) {
   switch (kind) {
-    case CollectiveKind::kAllReduce: return {2 * (n - 1) * whole.value / n};
+    case CollectiveKind::kAllReduce:
+      return {2 * (n - 1) * whole.value / n};
     case CollectiveKind::kReduceScatter:
-    case CollectiveKind::kAllGather: return {(n - 1) * whole.value / n};
-    case CollectiveKind::kAllToAll: return {(n - 1) * whole.value / n / n};
-    case CollectiveKind::kNone: break;
+    case CollectiveKind::kAllGather:
+      return {(n - 1) * whole.value / n};
+    case CollectiveKind::kAllToAll:
+      return {(n - 1) * whole.value / n / n};
+    case CollectiveKind::kNone:
+      break;
   }
   return {};
 }
@@ -61,9 +65,12 @@ std::variant<Row, Refusal> element_wise_row(std::span<const TensorSpec> in, Axis
   if (lead.kind != Kind::kShard) lead = replicate();
   Row row;
   for (const TensorSpec& t : in) {
-    if (!t.is_float()) row.in.push_back(follow(t, lead));
-    else if (lead.kind == Kind::kReplicate) row.in.push_back(replicate());
-    else row.in.push_back(t.has(lead.dim) ? lead : copied());
+    if (!t.is_float())
+      row.in.push_back(follow(t, lead));
+    else if (lead.kind == Kind::kReplicate)
+      row.in.push_back(replicate());
+    else
+      row.in.push_back(t.has(lead.dim) ? lead : copied());
   }
   row.out.assign(num_outputs, lead);
   return row;

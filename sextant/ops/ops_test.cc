@@ -22,14 +22,17 @@ TensorSpec tensor(std::vector<Extent> dims, Placement tp = replicate(), DType dt
   spec.place(Axis::kTp, tp);
   return spec;
 }
-std::string row(const Op& op, const std::vector<TensorSpec>& in, CpKind kind = CpKind::kAllGather) { return to_string(op.row(in, Axis::kTp, kind)); }
+std::string row(const Op& op, const std::vector<TensorSpec>& in, CpKind kind = CpKind::kAllGather) {
+  return to_string(op.row(in, Axis::kTp, kind));
+}
 std::string dims(const TensorSpec& spec) {
   std::string out;
   for (const Extent& e : spec.dims) out += std::string(1, e.dim) + std::to_string(e.size) + " ";
   return out;
 }
 
-const std::vector<Extent> kX = {{'B', 2}, {'S', 8}, {'D', 6}}, kQ = {{'B', 2}, {'S', 8}, {'H', 4}, {'K', 3}}, kKv = {{'B', 2}, {'S', 8}, {'G', 2}, {'K', 3}}, kIds = {{'B', 2}, {'S', 8}};
+const std::vector<Extent> kX = {{'B', 2}, {'S', 8}, {'D', 6}}, kQ = {{'B', 2}, {'S', 8}, {'H', 4}, {'K', 3}},
+                          kKv = {{'B', 2}, {'S', 8}, {'G', 2}, {'K', 3}}, kIds = {{'B', 2}, {'S', 8}};
 const Placement R = replicate(), P = partial();
 TensorSpec ids(Placement p = replicate()) { return tensor(kIds, p, DType::kI32); }
 
@@ -49,18 +52,23 @@ TEST(Linear, ShapesWorkAndNeeds) {
 TEST(Linear, RowsAreChosenByTheWeight) {
   const Linear op;
   const std::vector<Extent> w = {{'F', 10}, {'D', 6}}, b = {{'F', 10}};
-  EXPECT_EQ(row(op, {tensor(kX), tensor(w, shard('F')), tensor(b)}), "C S(F) S(F) -> S(F)");           // column
-  EXPECT_EQ(row(op, {tensor(kX, shard('S')), tensor(w, shard('F'))}), "C S(F) -> S(F)");                // column behind sequence shards
-  EXPECT_EQ(row(op, {tensor(kX, shard('D')), tensor(w, shard('D'))}), "S(D) S(D) -> P");                // row
-  EXPECT_EQ(row(op, {tensor(kX, shard('B')), tensor(w), tensor(b)}), "S(B) C C -> S(B)");               // data
-  EXPECT_EQ(row(op, {tensor(kX), tensor(w), tensor(b)}), "R R R -> R");                                 // same work
+  EXPECT_EQ(row(op, {tensor(kX), tensor(w, shard('F')), tensor(b)}), "C S(F) S(F) -> S(F)");  // column
+  EXPECT_EQ(row(op, {tensor(kX, shard('S')), tensor(w, shard('F'))}),
+            "C S(F) -> S(F)");  // column behind sequence shards
+  EXPECT_EQ(row(op, {tensor(kX, shard('D')), tensor(w, shard('D'))}), "S(D) S(D) -> P");   // row
+  EXPECT_EQ(row(op, {tensor(kX, shard('B')), tensor(w), tensor(b)}), "S(B) C C -> S(B)");  // data
+  EXPECT_EQ(row(op, {tensor(kX), tensor(w), tensor(b)}), "R R R -> R");                    // same work
   EXPECT_EQ(row(op, {tensor(kX), tensor({{'G', 2}, {'K', 3}, {'D', 6}}, shard('G', 2))}), "C S(G,2) -> S(G,2)");
-  EXPECT_NE(row(op, {tensor(kX), tensor(w, shard('D')), tensor(b)}).find("refused: a product over a split dim yields a sum and cannot carry a bias"), std::string::npos);
+  EXPECT_NE(row(op, {tensor(kX), tensor(w, shard('D')), tensor(b)})
+                .find("refused: a product over a split dim yields a sum and cannot carry a bias"),
+            std::string::npos);
 }
 
 TEST(Attention, ShapesWorkAndRows) {
   const Attention op;
-  const auto in = [&](Placement q, Placement kv) { return std::vector<TensorSpec>{tensor(kQ, q), tensor(kKv, kv), tensor(kKv, kv), ids(), ids()}; };
+  const auto in = [&](Placement q, Placement kv) {
+    return std::vector<TensorSpec>{tensor(kQ, q), tensor(kKv, kv), tensor(kKv, kv), ids(), ids()};
+  };
   const auto local = in(R, R);
   EXPECT_EQ(dims(op.outputs(local)[0]) + dims(op.outputs(local)[1]), "B2 S8 H4 K3 B2 S8 H4 ");
   // Two products of 2 S S K per head and sequence; causal: 36 of 64 scores.
@@ -84,12 +92,15 @@ TEST(Norm, ShapesAndRows) {
   EXPECT_EQ(dims(rms.outputs(std::vector{tensor(kQ), tensor({{'K', 3}})})[1]), "B2 S8 H4 ");
   EXPECT_EQ(row(layer, {tensor(kX, shard('S')), tensor(w), tensor(w)}), "S(S) C C -> S(S) S(S) S(S)");
   EXPECT_EQ(row(rms, {tensor(kX), tensor(w)}), "R R -> R R");
-  EXPECT_EQ(row(rms, {tensor(kQ, shard('H')), tensor({{'K', 3}})}), "S(H) C -> S(H) S(H)");            // Qwen3's q norm
-  EXPECT_EQ(row(rms, {tensor(kQ, shard('H')), tensor(heads, shard('H'))}), "S(H) S(H) -> S(H) R");     // OLMo-2's, sums inside
-  const auto inside = std::get<Row>(rms.row(std::vector{tensor(kQ, shard('H')), tensor(heads, shard('H'))}, Axis::kTp, CpKind::kAllGather));
+  EXPECT_EQ(row(rms, {tensor(kQ, shard('H')), tensor({{'K', 3}})}), "S(H) C -> S(H) S(H)");  // Qwen3's q norm
+  EXPECT_EQ(row(rms, {tensor(kQ, shard('H')), tensor(heads, shard('H'))}),
+            "S(H) S(H) -> S(H) R");  // OLMo-2's, sums inside
+  const auto inside = std::get<Row>(
+      rms.row(std::vector{tensor(kQ, shard('H')), tensor(heads, shard('H'))}, Axis::kTp, CpKind::kAllGather));
   EXPECT_EQ(inside.inside_f.size() + inside.inside_i.size(), 2U);
   EXPECT_EQ(inside.inside_f[0].dims, "BS");
-  EXPECT_NE(row(rms, {tensor(kKv, shard('G', 2)), tensor({{'G', 2}, {'K', 3}}, shard('G', 2))}).find("refused"), std::string::npos);
+  EXPECT_NE(row(rms, {tensor(kKv, shard('G', 2)), tensor({{'G', 2}, {'K', 3}}, shard('G', 2))}).find("refused"),
+            std::string::npos);
 }
 
 TEST(Embedding, ShapesAndRows) {
@@ -133,7 +144,10 @@ TEST(Residual, TheBiasIsCopiedWhereTokensAreSplit) {
   const Residual op(true, {});
   EXPECT_EQ(row(op, {tensor(kX, shard('S')), tensor(kX, shard('S')), tensor({{'D', 6}})}), "S(S) S(S) C -> S(S)");
   EXPECT_EQ(row(op, {tensor(kX), tensor(kX), tensor({{'D', 6}})}), "R R R -> R");
-  EXPECT_NE(row(Residual(false, {0.1, "x"}), {tensor(kX, shard('D')), tensor(kX, shard('D')), tensor(kIds, R, DType::kI64)}).find("refused: dropout needs whole channels"), std::string::npos);
+  EXPECT_NE(
+      row(Residual(false, {0.1, "x"}), {tensor(kX, shard('D')), tensor(kX, shard('D')), tensor(kIds, R, DType::kI64)})
+          .find("refused: dropout needs whole channels"),
+      std::string::npos);
   EXPECT_TRUE(Residual(true, {}).needs(Pass::kI).in.empty());
   EXPECT_EQ(Residual(true, DropoutRule{0.1, "x"}).needs(Pass::kI).in, std::vector{3});
 }
@@ -148,8 +162,15 @@ TEST(Convert, CollectivesAndBytes) {
     int bytes;
   };
   const Placement C = copied(), S = shard('S'), D = shard('D');
-  for (const Case& c : {Case{R, C, CollectiveKind::kNone, 0}, {P, R, CollectiveKind::kAllReduce, 2 * 288}, {P, S, CollectiveKind::kReduceScatter, 288}, {P, C, CollectiveKind::kAllReduce, 2 * 288}, {S, C, CollectiveKind::kAllGather, 288},
-                        {S, R, CollectiveKind::kAllGather, 288}, {R, S, CollectiveKind::kNone, 0}, {C, S, CollectiveKind::kNone, 0}, {S, D, CollectiveKind::kAllToAll, 72}}) {
+  for (const Case& c : {Case{R, C, CollectiveKind::kNone, 0},
+                        {P, R, CollectiveKind::kAllReduce, 2 * 288},
+                        {P, S, CollectiveKind::kReduceScatter, 288},
+                        {P, C, CollectiveKind::kAllReduce, 2 * 288},
+                        {S, C, CollectiveKind::kAllGather, 288},
+                        {S, R, CollectiveKind::kAllGather, 288},
+                        {R, S, CollectiveKind::kNone, 0},
+                        {C, S, CollectiveKind::kNone, 0},
+                        {S, D, CollectiveKind::kAllToAll, 72}}) {
     const Convert op(Axis::kTp, c.from, c.to);
     EXPECT_EQ(op.collective(), c.kind) << to_string(c.from) << " -> " << to_string(c.to);
     EXPECT_EQ(op.bytes(tensor(kX, c.from), mesh).value, c.bytes) << to_string(c.from) << " -> " << to_string(c.to);
@@ -167,7 +188,8 @@ TEST(Fused, WorkIsThePartsLessTheSecondReading) {
   const std::vector<TensorSpec> in = {tensor(kX), tensor(kX), tensor({{'D', 6}})};
   EXPECT_EQ(fused.kind(), "residual+rmsnorm");
   EXPECT_EQ(fused.outputs(in).size(), 3U);
-  const Work a = residual->work(Pass::kF, std::span(in).first(2)), b = norm->work(Pass::kF, std::vector{in[0], in[2]}), both = fused.work(Pass::kF, in);
+  const Work a = residual->work(Pass::kF, std::span(in).first(2)), b = norm->work(Pass::kF, std::vector{in[0], in[2]}),
+             both = fused.work(Pass::kF, in);
   EXPECT_EQ(both.flops_full, a.flops_full + b.flops_full);
   EXPECT_EQ(both.read.value, (a.read + b.read).value - 96 * 4);
   EXPECT_EQ(both.written, a.written + b.written);

@@ -2,7 +2,9 @@
 
 namespace sextant {
 
-std::variant<Row, Refusal> Residual::row(std::span<const TensorSpec> in, Axis axis, CpKind) const { return dropout_row(in, axis); }
+std::variant<Row, Refusal> Residual::row(std::span<const TensorSpec> in, Axis axis, CpKind) const {
+  return dropout_row(in, axis);
+}
 
 Work Residual::work(Pass pass, std::span<const TensorSpec> local) const {
   const double flops = 2.0 * static_cast<double>(local[0].elements());

@@ -9,7 +9,9 @@ class Residual final : public Op {
  public:
   Residual(bool with_bias, DropoutRule dropout) : has_bias(with_bias), rule(std::move(dropout)) {}
   std::string_view kind() const override { return "residual"; }
-  std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override { return {{.dims = in[0].dims, .dtype = in[0].dtype}}; }
+  std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override {
+    return {{.dims = in[0].dims, .dtype = in[0].dtype}};
+  }
   std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind) const override;
   Needs needs(Pass) const override { return rule.probability > 0 ? Needs{{has_bias ? 3 : 2}, {}} : Needs{}; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;

@@ -7,7 +7,8 @@ namespace sextant {
 
 std::variant<Row, Refusal> Rope::row(std::span<const TensorSpec> in, Axis axis, CpKind) const {
   const Placement x = in[0].on(axis);
-  if (x.kind == Kind::kShard && x.dim == in[0].dims.back().dim) return Refusal{"rope turns pairs within a head, which must be whole"};
+  if (x.kind == Kind::kShard && x.dim == in[0].dims.back().dim)
+    return Refusal{"rope turns pairs within a head, which must be whole"};
   return element_wise_row(in, axis);
 }
 

@@ -14,7 +14,9 @@ class Rope final : public Op {
  public:
   Rope(double base, RopeScaling stretch) : theta(base), scaling(stretch) {}
   std::string_view kind() const override { return "rope"; }
-  std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override { return {{.dims = in[0].dims, .dtype = in[0].dtype}}; }
+  std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override {
+    return {{.dims = in[0].dims, .dtype = in[0].dtype}};
+  }
   std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind) const override;
   Needs needs(Pass) const override { return {{1}, {}}; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;

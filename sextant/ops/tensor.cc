@@ -13,10 +13,14 @@ std::string_view name_of(Axis axis) {
 
 std::string to_string(Placement p) {
   switch (p.kind) {
-    case Kind::kReplicate: return "R";
-    case Kind::kCopied: return "C";
-    case Kind::kPartial: return "P";
-    case Kind::kShard: return p.copies > 1 ? str("S(", p.dim, ",", p.copies, ")") : str("S(", p.dim, ")");
+    case Kind::kReplicate:
+      return "R";
+    case Kind::kCopied:
+      return "C";
+    case Kind::kPartial:
+      return "P";
+    case Kind::kShard:
+      return p.copies > 1 ? str("S(", p.dim, ",", p.copies, ")") : str("S(", p.dim, ")");
   }
   return "?";
 }
@@ -67,7 +71,9 @@ std::int64_t local_elements(const TensorSpec& spec, const MeshSizes& mesh) {
   return product;
 }
 
-Bytes local_bytes(const TensorSpec& spec, const MeshSizes& mesh) { return {local_elements(spec, mesh) * size_of(spec.dtype)}; }
+Bytes local_bytes(const TensorSpec& spec, const MeshSizes& mesh) {
+  return {local_elements(spec, mesh) * size_of(spec.dtype)};
+}
 
 TensorSpec local(const TensorSpec& spec, const MeshSizes& mesh) {
   TensorSpec out = spec;

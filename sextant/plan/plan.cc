@@ -19,7 +19,9 @@ MeshSizes mesh_of(const Plan& plan) {
 
 Rules rules_of(const Plan& plan) {
   Rules rules;
-  const auto add = [&](const std::vector<DimRule>& more) { rules.dims.insert(rules.dims.end(), more.begin(), more.end()); };
+  const auto add = [&](const std::vector<DimRule>& more) {
+    rules.dims.insert(rules.dims.end(), more.begin(), more.end());
+  };
   add(data_parallel_rules());
   add(context_parallel_rules());
   add(tensor_parallel_rules());
@@ -52,28 +54,38 @@ std::string nearest_divisors(std::int64_t whole, std::int64_t wanted) {
 std::vector<std::string> violations(const Plan& plan, const ModelConfig& model, const Workload& workload) {
   std::vector<std::string> out;
   const auto must_divide = [&](const char* degree, std::int64_t wanted, const char* what, std::int64_t whole) {
-    if (whole % wanted != 0) out.push_back(str(degree, " = ", wanted, " does not divide ", what, " = ", whole, "; nearest valid: ", nearest_divisors(whole, wanted)));
+    if (whole % wanted != 0)
+      out.push_back(str(degree, " = ", wanted, " does not divide ", what, " = ", whole,
+                        "; nearest valid: ", nearest_divisors(whole, wanted)));
   };
   must_divide("tp", plan.tp, "the attention heads", model.heads);
-  if (model.kv_heads >= plan.tp) must_divide("tp", plan.tp, "the kv heads", model.kv_heads);
-  else if (plan.tp % model.kv_heads != 0) out.push_back(str("tp = ", plan.tp, " is no multiple of the kv heads = ", model.kv_heads));
+  if (model.kv_heads >= plan.tp)
+    must_divide("tp", plan.tp, "the kv heads", model.kv_heads);
+  else if (plan.tp % model.kv_heads != 0)
+    out.push_back(str("tp = ", plan.tp, " is no multiple of the kv heads = ", model.kv_heads));
   must_divide("tp", plan.tp, "the ffn width", model.ffn_width);
-  if (model.vocabulary < plan.tp) out.push_back(str("tp = ", plan.tp, " is more than the vocabulary = ", model.vocabulary, "; at most ", model.vocabulary));
+  if (model.vocabulary < plan.tp)
+    out.push_back(
+        str("tp = ", plan.tp, " is more than the vocabulary = ", model.vocabulary, "; at most ", model.vocabulary));
   must_divide("cp", plan.cp, "the sequence", workload.sequence);
-  if (plan.cp_kind == CpKind::kUlysses) must_divide("cp (ulysses)", plan.cp, "the kv heads of one tp rank", std::max<std::int64_t>(1, model.kv_heads / plan.tp));
-  if (plan.cp_kind == CpKind::kRing && plan.cp > 1) out.push_back("cp_kind = \"ring\" is not lowered yet; use \"all_gather\" or \"ulysses\"");
+  if (plan.cp_kind == CpKind::kUlysses)
+    must_divide("cp (ulysses)", plan.cp, "the kv heads of one tp rank",
+                std::max<std::int64_t>(1, model.kv_heads / plan.tp));
+  if (plan.cp_kind == CpKind::kRing && plan.cp > 1)
+    out.push_back("cp_kind = \"ring\" is not lowered yet; use \"all_gather\" or \"ulysses\"");
   if (plan.sequence_parallel) {
     if (plan.tp == 1) out.push_back("sequence_parallel needs tp > 1; with tp = 1 there is nothing to split: remove it");
     must_divide("cp·tp", std::int64_t{plan.cp} * plan.tp, "the sequence", workload.sequence);
   }
   if (workload.sequence > model.max_positions)
-    out.push_back(str("sequence = ", workload.sequence, " is longer than the model's positions = ", model.max_positions, "; at most ", model.max_positions));
+    out.push_back(str("sequence = ", workload.sequence, " is longer than the model's positions = ", model.max_positions,
+                      "; at most ", model.max_positions));
   const std::int64_t made = plan.microbatch_size * plan.num_microbatches * plan.data_ranks();
   if (made != workload.global_batch) {
     const std::int64_t below = workload.global_batch / made * made;
-    out.push_back(str("global_batch = ", workload.global_batch, " is not microbatch_size ", plan.microbatch_size, " x ", plan.data_ranks(),
-                      " data-parallel ranks x num_microbatches ", plan.num_microbatches, " = ", made, "; nearest valid: global_batch = ",
-                      below > 0 ? str(below, " or ") : "", below + made));
+    out.push_back(str("global_batch = ", workload.global_batch, " is not microbatch_size ", plan.microbatch_size, " x ",
+                      plan.data_ranks(), " data-parallel ranks x num_microbatches ", plan.num_microbatches, " = ", made,
+                      "; nearest valid: global_batch = ", below > 0 ? str(below, " or ") : "", below + made));
   }
   return out;
 }
@@ -103,7 +115,8 @@ Plan read_plan(const Value& run, const std::string& file, const Workload& worklo
   p.tp = degree("tp");
   constexpr std::int64_t kMostRanks = 1 << 24, kMostMicrobatches = 1 << 14;
   const auto limit = [&](std::int64_t ranks_so_far, const char* key) {
-    if (ranks_so_far > kMostRanks) f.fail(key, str("the plan would need ", ranks_so_far, " ranks; at most ", kMostRanks, " are planned with"));
+    if (ranks_so_far > kMostRanks)
+      f.fail(key, str("the plan would need ", ranks_so_far, " ranks; at most ", kMostRanks, " are planned with"));
     return static_cast<int>(ranks_so_far);
   };
   const int others = limit(std::int64_t{limit(std::int64_t{p.dp_replicate} * p.cp, "cp")} * p.tp, "tp");
@@ -111,11 +124,14 @@ Plan read_plan(const Value& run, const std::string& file, const Workload& worklo
     p.dp_shard = degree("dp_shard");
     limit(std::int64_t{others} * p.dp_shard, "dp_shard");
     if (ranks > 0 && p.num_ranks() != ranks)
-      f.fail("dp_shard", str("the plan needs ", p.num_ranks(), " ranks (dp_replicate ", p.dp_replicate, " x dp_shard ", p.dp_shard, " x cp ", p.cp, " x tp ", p.tp, "), but --ranks says ",
-                             ranks, "; use --ranks ", p.num_ranks(), " or leave dp_shard out"));
+      f.fail("dp_shard", str("the plan needs ", p.num_ranks(), " ranks (dp_replicate ", p.dp_replicate, " x dp_shard ",
+                             p.dp_shard, " x cp ", p.cp, " x tp ", p.tp, "), but --ranks says ", ranks,
+                             "; use --ranks ", p.num_ranks(), " or leave dp_shard out"));
   } else {
     f.known("dp_shard");
-    if (ranks % others != 0) f.fail("dp_shard", str("--ranks ", ranks, " is no multiple of dp_replicate x cp x tp = ", others, "; use --ranks ", std::max(1, ranks / others) * others));
+    if (ranks % others != 0)
+      f.fail("dp_shard", str("--ranks ", ranks, " is no multiple of dp_replicate x cp x tp = ", others,
+                             "; use --ranks ", std::max(1, ranks / others) * others));
     p.dp_shard = ranks / others;
   }
   p.sequence_parallel = f.boolean_or("sequence_parallel", false);
@@ -125,10 +141,15 @@ Plan read_plan(const Value& run, const std::string& file, const Workload& worklo
   p.bucket = {f.integer_or("bucket_bytes", 25'000'000, 0)};
   // Left out, a rank takes its whole part of the batch at once, or as much as num_microbatches leaves.
   const std::int64_t per_rank = std::max<std::int64_t>(1, workload.global_batch / p.data_ranks());
-  const std::int64_t asked = f.has("num_microbatches") ? f.integer("num_microbatches", 1, kMostMicrobatches) : (f.known("num_microbatches"), 0);
-  p.microbatch_size = f.integer_or("microbatch_size", asked ? std::max<std::int64_t>(1, per_rank / asked) : per_rank, 1, 1 << 24);
+  const std::int64_t asked = f.has("num_microbatches") ? f.integer("num_microbatches", 1, kMostMicrobatches)
+                                                       : (f.known("num_microbatches"), 0);
+  p.microbatch_size =
+      f.integer_or("microbatch_size", asked ? std::max<std::int64_t>(1, per_rank / asked) : per_rank, 1, 1 << 24);
   p.num_microbatches = asked ? asked : std::max<std::int64_t>(1, per_rank / p.microbatch_size);
-  if (p.num_microbatches > kMostMicrobatches) f.fail("microbatch_size", str("found ", p.microbatch_size, ", which makes ", p.num_microbatches, " microbatches a step; at most ", kMostMicrobatches, ": use a larger microbatch_size"));
+  if (p.num_microbatches > kMostMicrobatches)
+    f.fail("microbatch_size",
+           str("found ", p.microbatch_size, ", which makes ", p.num_microbatches, " microbatches a step; at most ",
+               kMostMicrobatches, ": use a larger microbatch_size"));
   f.finish();
   return p;
 }

@@ -23,7 +23,8 @@ struct Plan {
   bool sequence_parallel = false;
   CpKind cp_kind = CpKind::kAllGather;
   WInputs w_inputs = WInputs::kGather;
-  Bytes bucket{0};  ///< gradients reduced together once this many bytes are ready; 0: one reduction after the backward pass
+  Bytes bucket{
+      0};  ///< gradients reduced together once this many bytes are ready; 0: one reduction after the backward pass
   std::int64_t microbatch_size = 1;   ///< sequences a rank takes at once
   std::int64_t num_microbatches = 1;  ///< of a step
 

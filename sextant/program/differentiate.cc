@@ -58,15 +58,18 @@ void differentiate(Draft& d) {
       dy = join_gradients(d, result);
       check(dy >= 0, "every result is used");
       // From the gradient of the result's own placement back to that of what the op yielded.
-      dy = d.convert(d.unit.i, dy, dual(bound->yielded[0]), true, d.unit.slots[static_cast<std::size_t>(dy)].spec.name + ".yield");
+      dy = d.convert(d.unit.i, dy, dual(bound->yielded[0]), true,
+                     d.unit.slots[static_cast<std::size_t>(dy)].spec.name + ".yield");
     }
     for (const Pass pass : {Pass::kI, Pass::kW}) {
       Step step{bound->node->op, pass, {}, {}, pass == Pass::kI ? bound->inside_i : std::vector<Traffic>{}};
       const Needs needs = op.needs(pass);
       for (const int i : needs.in) step.reads.push_back(bound->in[static_cast<std::size_t>(i)]);
       for (const int o : needs.out) step.reads.push_back(bound->out[static_cast<std::size_t>(o)]);
-      if (!makes_result) step.reads.push_back(dy);
-      else if (pass == Pass::kI) step.writes = bound->out;
+      if (!makes_result)
+        step.reads.push_back(dy);
+      else if (pass == Pass::kI)
+        step.writes = bound->out;
       bool makes_any = makes_result && pass == Pass::kI;
       for (std::size_t i = 0; i < bound->node->in.size(); ++i) {
         const int tensor = bound->node->in[i];

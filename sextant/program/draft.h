@@ -9,9 +9,9 @@ namespace sextant {
 /// A node with the slots that its forward pass uses.
 struct Bound {
   const Node* node = nullptr;
-  std::vector<Placements> accepted;    ///< per input
-  std::vector<int> in, out;            ///< inputs as accepted, outputs as yielded
-  std::vector<Placements> yielded;     ///< per output
+  std::vector<Placements> accepted;  ///< per input
+  std::vector<int> in, out;          ///< inputs as accepted, outputs as yielded
+  std::vector<Placements> yielded;   ///< per output
   std::vector<Traffic> inside_f, inside_i;
 };
 

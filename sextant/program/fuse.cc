@@ -26,7 +26,8 @@ void fuse(Draft& d) {
       steps.push_back(std::move(step));
       continue;
     }
-    before->op = std::make_shared<Fused>(before->op, step.op, static_cast<int>(joined), static_cast<int>(before->reads.size()));
+    before->op =
+        std::make_shared<Fused>(before->op, step.op, static_cast<int>(joined), static_cast<int>(before->reads.size()));
     step.reads.erase(step.reads.begin() + static_cast<std::ptrdiff_t>(joined));
     before->reads.insert(before->reads.end(), step.reads.begin(), step.reads.end());
     before->writes.insert(before->writes.end(), step.writes.begin(), step.writes.end());

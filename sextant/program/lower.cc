@@ -30,7 +30,9 @@ void keep(Draft& d) {
       TensorSpec spec = u.slots[static_cast<std::size_t>(gathered)].spec;
       spec.name += ".again";
       const int again = d.add_slot(spec, Life::kTemporary);
-      const auto reader = std::find_if(u.w.begin(), u.w.end(), [&](const Step& s) { return std::count(s.reads.begin(), s.reads.end(), gathered) > 0; });
+      const auto reader = std::find_if(u.w.begin(), u.w.end(), [&](const Step& s) {
+        return std::count(s.reads.begin(), s.reads.end(), gathered) > 0;
+      });
       u.w.insert(reader, {made.op, Pass::kF, made.reads, {again}, {}});
       for (Step& s : u.w) std::replace(s.reads.begin(), s.reads.end(), gathered, again);
       read_by_w.erase(gathered);
@@ -111,10 +113,12 @@ std::string to_string(const Unit& unit, const MeshSizes& mesh) {
       if (const auto* convert = dynamic_cast<const Convert*>(step.op.get())) {
         op = str(to_string(convert->from), " -> ", to_string(convert->to), " over ", name_of(convert->axis));
         if (convert->collective() != CollectiveKind::kNone)
-          op += str(": ", name_of(convert->collective()), ", ", convert->bytes(unit.slots[static_cast<std::size_t>(step.reads[0])].spec, mesh).value, " B");
+          op += str(": ", name_of(convert->collective()), ", ",
+                    convert->bytes(unit.slots[static_cast<std::size_t>(step.reads[0])].spec, mesh).value, " B");
       }
       out += str("  ", title, "  ", op, " (", join(reads, ", "), ") -> ", join(writes, ", "));
-      for (const Traffic& t : step.inside) out += str("  + ", name_of(t.kind), " over ", name_of(t.axis), ", ", t.bytes.value, " B");
+      for (const Traffic& t : step.inside)
+        out += str("  + ", name_of(t.kind), " over ", name_of(t.axis), ", ", t.bytes.value, " B");
       out += "\n";
     }
   };
@@ -126,7 +130,8 @@ std::string to_string(const Unit& unit, const MeshSizes& mesh) {
     if (slot.life == Life::kKept) kept.push_back(slot.spec.name);
   out += str("  kept: ", join(kept, ", "), "\n");
   for (const Slot& slot : unit.slots)
-    if (slot.life == Life::kGradient || slot.life == Life::kResult) out += str("  ", name_of(slot.life), " ", slot.spec.name, " ", to_string(slot.spec, mesh), "\n");
+    if (slot.life == Life::kGradient || slot.life == Life::kResult)
+      out += str("  ", name_of(slot.life), " ", slot.spec.name, " ", to_string(slot.spec, mesh), "\n");
   return out;
 }
 

@@ -8,19 +8,26 @@
 namespace sextant {
 
 std::string_view name_of(MemoryTag tag) {
-  constexpr std::string_view names[] = {"parameters", "gradients", "optimizer", "data", "activations", "temporary", "boundary", "scratch"};
+  constexpr std::string_view names[] = {"parameters",  "gradients", "optimizer", "data",
+                                        "activations", "temporary", "boundary",  "scratch"};
   return names[static_cast<std::size_t>(tag)];
 }
 
 MemoryTag tag_of(Life life) {
   switch (life) {
-    case Life::kParameter: return MemoryTag::kParameters;
+    case Life::kParameter:
+      return MemoryTag::kParameters;
     case Life::kGradient:
-    case Life::kResult: return MemoryTag::kGradients;
-    case Life::kKept: return MemoryTag::kActivations;
-    case Life::kTemporary: return MemoryTag::kTemporary;
-    case Life::kBoundary: return MemoryTag::kBoundary;
-    case Life::kData: return MemoryTag::kData;
+    case Life::kResult:
+      return MemoryTag::kGradients;
+    case Life::kKept:
+      return MemoryTag::kActivations;
+    case Life::kTemporary:
+      return MemoryTag::kTemporary;
+    case Life::kBoundary:
+      return MemoryTag::kBoundary;
+    case Life::kData:
+      return MemoryTag::kData;
   }
   return MemoryTag::kTemporary;
 }
@@ -48,7 +55,8 @@ TimedUnit time_unit(const Unit& unit, const MeshSizes& mesh, int threads) {
     for (std::size_t s = 0; s < n; ++s) {
       const Step& step = list->steps[s];
       for (const int slot : step.writes)
-        if (slot >= 0 && is_instance(slot)) first_write.try_emplace(slot, Use{list, s}), last_use.insert_or_assign(slot, Use{list, s});
+        if (slot >= 0 && is_instance(slot))
+          first_write.try_emplace(slot, Use{list, s}), last_use.insert_or_assign(slot, Use{list, s});
       for (const int slot : step.reads)
         if (is_instance(slot)) last_use.insert_or_assign(slot, Use{list, s});
     }
@@ -64,7 +72,8 @@ TimedUnit time_unit(const Unit& unit, const MeshSizes& mesh, int threads) {
   // taken from the forward list, or from its own reads where the op has no forward step (a head).
   std::map<const Op*, std::vector<TensorSpec>> inputs;
   for (const Step& step : timed.f.steps)
-    for (const int slot : step.reads) inputs[step.op.get()].push_back(local(unit.slots[static_cast<std::size_t>(slot)].spec, mesh));
+    for (const int slot : step.reads)
+      inputs[step.op.get()].push_back(local(unit.slots[static_cast<std::size_t>(slot)].spec, mesh));
   for (TimedSteps* list : {&timed.f, &timed.b})
     for (std::size_t s = 0; s < list->steps.size(); ++s) {
       const Step& step = list->steps[s];
@@ -90,7 +99,8 @@ MemoryPlan plan_memory(const Program& program, Bytes state_per_element, Bytes da
   }
   for (const Unit& unit : rank.units)
     for (std::size_t s = 0; s < unit.slots.size(); ++s)
-      if (unit.slots[s].life == Life::kResult) at(MemoryTag::kGradients) += slot_bytes(unit, static_cast<int>(s), program.mesh);
+      if (unit.slots[s].life == Life::kResult)
+        at(MemoryTag::kGradients) += slot_bytes(unit, static_cast<int>(s), program.mesh);
   at(MemoryTag::kData) += data;
 
   const auto look = [&](const std::string& where) {
@@ -105,11 +115,14 @@ MemoryPlan plan_memory(const Program& program, Bytes state_per_element, Bytes da
     const TimedUnit& timed = plan.units[static_cast<std::size_t>(instruction.unit)];
     const TimedSteps& list = instruction.pass == Pass::kF ? timed.f : timed.b;
     for (std::size_t s = 0; s < list.steps.size(); ++s) {
-      for (const int slot : list.allocate[s]) at(tag_of(unit.slots[static_cast<std::size_t>(slot)].life)) += slot_bytes(unit, slot, program.mesh);
+      for (const int slot : list.allocate[s])
+        at(tag_of(unit.slots[static_cast<std::size_t>(slot)].life)) += slot_bytes(unit, slot, program.mesh);
       at(MemoryTag::kScratch) += list.scratch[s];
-      look(str(unit.name, " ", list.steps[s].op->kind(), " ", name_of(list.steps[s].pass), " of microbatch ", instruction.microbatch));
+      look(str(unit.name, " ", list.steps[s].op->kind(), " ", name_of(list.steps[s].pass), " of microbatch ",
+               instruction.microbatch));
       at(MemoryTag::kScratch) -= list.scratch[s];
-      for (const int slot : list.free[s]) at(tag_of(unit.slots[static_cast<std::size_t>(slot)].life)) -= slot_bytes(unit, slot, program.mesh);
+      for (const int slot : list.free[s])
+        at(tag_of(unit.slots[static_cast<std::size_t>(slot)].life)) -= slot_bytes(unit, slot, program.mesh);
     }
   }
   return plan;

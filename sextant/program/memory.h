@@ -4,7 +4,16 @@
 
 namespace sextant {
 
-enum class MemoryTag : std::uint8_t { kParameters, kGradients, kOptimizer, kData, kActivations, kTemporary, kBoundary, kScratch };
+enum class MemoryTag : std::uint8_t {
+  kParameters,
+  kGradients,
+  kOptimizer,
+  kData,
+  kActivations,
+  kTemporary,
+  kBoundary,
+  kScratch
+};
 inline constexpr int kNumMemoryTags = 8;
 std::string_view name_of(MemoryTag tag);
 MemoryTag tag_of(Life life);
@@ -27,9 +36,9 @@ Bytes slot_bytes(const Unit& unit, int slot, const MeshSizes& mesh);
 
 struct MemoryPlan {
   std::vector<TimedUnit> units;
-  Bytes peak;                                     ///< greatest sum of live bytes
-  std::array<Bytes, kNumMemoryTags> at_peak{};    ///< by tag, at that moment
-  std::string peak_where;                         ///< the instruction and step of the peak
+  Bytes peak;                                   ///< greatest sum of live bytes
+  std::array<Bytes, kNumMemoryTags> at_peak{};  ///< by tag, at that moment
+  std::string peak_where;                       ///< the instruction and step of the peak
 };
 /// `state_per_element`: optimizer bytes for each parameter element (0 SGD, 2 values for AdamW); `data` what the loader
 /// holds for a step; `threads` of a rank, since kernels take workspace for each.

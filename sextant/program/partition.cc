@@ -39,7 +39,8 @@ int Draft::add_slot(TensorSpec spec, Life life) {
   return static_cast<int>(unit.slots.size()) - 1;
 }
 
-int Draft::convert(std::vector<Step>& steps, int slot, Placements to, bool backward, const std::string& name, int last) {
+int Draft::convert(std::vector<Step>& steps, int slot, Placements to, bool backward, const std::string& name,
+                   int last) {
   struct Hop {
     Axis axis;
     Placement from, to;
@@ -79,8 +80,10 @@ int version(Draft& d, int tensor, const Placements& accepted) {
     check(own != d.value.end(), "a tensor is made before it is used");
     std::string suffix;
     for (std::size_t i = 0; i < wanted.size(); ++i)
-      if (wanted[i] != d.own(tensor)[i]) suffix += str("@", name_of(axes_of(spec.grid)[i]), ".", to_string(accepted[i]));
-    if (d.role(tensor) == Role::kParameter) throw InvalidInput(str("parameter ", spec.name, " would be used as", suffix, ", but is ", key(d.own(tensor))));
+      if (wanted[i] != d.own(tensor)[i])
+        suffix += str("@", name_of(axes_of(spec.grid)[i]), ".", to_string(accepted[i]));
+    if (d.role(tensor) == Role::kParameter)
+      throw InvalidInput(str("parameter ", spec.name, " would be used as", suffix, ", but is ", key(d.own(tensor))));
     slot = d.convert(d.unit.f, own->second, wanted, false, spec.name + suffix);
   }
   d.value[{tensor, key(wanted)}] = slot;
@@ -110,7 +113,8 @@ std::vector<std::pair<Axis, Row>> choose_rows(const Draft& d, const Node& node, 
     if (d.split.mesh[axes[a]] == 1) continue;
     const auto answer = node.op->row(in, axes[a], d.split.rules.cp_kind);
     if (const auto* refusal = std::get_if<Refusal>(&answer))
-      throw InvalidInput(str("layer ", d.layer.name, ": ", node.op->kind(), " over ", name_of(axes[a]), ": ", refusal->why));
+      throw InvalidInput(
+          str("layer ", d.layer.name, ": ", node.op->kind(), " over ", name_of(axes[a]), ": ", refusal->why));
     const Row& row = std::get<Row>(answer);
     check(row.in.size() == node.in.size() && row.out.size() == node.out.size(), "a row names every input and output");
     for (std::size_t i = 0; i < node.in.size(); ++i) bound.accepted[i][a] = row.in[i];
@@ -176,8 +180,10 @@ void partition(Draft& d) {
       in[i].at = stored(bound.accepted[i]);
     }
     for (const auto& [axis, row] : rows) {
-      for (const Inside& inside : row.inside_f) bound.inside_f.push_back(inside_traffic(inside, in[0], axis, d.split.mesh));
-      for (const Inside& inside : row.inside_i) bound.inside_i.push_back(inside_traffic(inside, in[0], axis, d.split.mesh));
+      for (const Inside& inside : row.inside_f)
+        bound.inside_f.push_back(inside_traffic(inside, in[0], axis, d.split.mesh));
+      for (const Inside& inside : row.inside_i)
+        bound.inside_i.push_back(inside_traffic(inside, in[0], axis, d.split.mesh));
     }
     for (std::size_t o = 0; o < node.out.size(); ++o) {
       TensorSpec spec = d.spec(node.out[o]);
@@ -188,9 +194,11 @@ void partition(Draft& d) {
       const bool is_result_of_step = node.op->result_pass() == Pass::kI;
       bound.out.push_back(d.add_slot(spec, is_result_of_step ? Life::kResult : Life::kTemporary));
     }
-    if (node.op->result_pass() == Pass::kF) d.unit.f.push_back({node.op, Pass::kF, bound.in, bound.out, bound.inside_f});
+    if (node.op->result_pass() == Pass::kF)
+      d.unit.f.push_back({node.op, Pass::kF, bound.in, bound.out, bound.inside_f});
     for (std::size_t o = 0; o < node.out.size(); ++o) {
-      if (o == 0 && bound.yielded[o] != d.own(node.out[o]) && consumer_takes_sums(d, node.out[o], bound.yielded[o])) d.left_partial[node.out[o]] = bound.yielded[o];
+      if (o == 0 && bound.yielded[o] != d.own(node.out[o]) && consumer_takes_sums(d, node.out[o], bound.yielded[o]))
+        d.left_partial[node.out[o]] = bound.yielded[o];
       const Placements own = d.own(node.out[o]);
       int slot = bound.out[o];
       if (o == 0 && node.op->result_pass() == Pass::kF && bound.yielded[o] != own)

@@ -7,7 +7,8 @@
 namespace sextant {
 
 std::string_view name_of(Code code) {
-  constexpr std::string_view names[] = {"COUNT_TOKENS", "RUN", "REDUCE", "WAIT", "REDUCE_REST", "GRAD_NORM", "DECIDE", "OPT_STEP"};
+  constexpr std::string_view names[] = {"COUNT_TOKENS", "RUN",       "REDUCE", "WAIT",
+                                        "REDUCE_REST",  "GRAD_NORM", "DECIDE", "OPT_STEP"};
   return names[static_cast<std::size_t>(code)];
 }
 
@@ -68,11 +69,13 @@ Program build_program(const Model& model, const Plan& plan) {
   auto& code = rank.code;
   code.push_back({Code::kCountTokens});
   for (int m = 0; m < program.num_microbatches; ++m) {
-    for (int u = 0; u < num_units; ++u) code.push_back({.code = Code::kRun, .pass = Pass::kF, .unit = u, .microbatch = m});
+    for (int u = 0; u < num_units; ++u)
+      code.push_back({.code = Code::kRun, .pass = Pass::kF, .unit = u, .microbatch = m});
     int bucket = 0;
     for (int u = num_units - 1; u >= 0; --u) {
       code.push_back({.code = Code::kRun, .pass = Pass::kI, .fused = true, .unit = u, .microbatch = m});
-      const bool is_complete = m + 1 == program.num_microbatches && rank.buckets[static_cast<std::size_t>(bucket)].first_unit == u;
+      const bool is_complete =
+          m + 1 == program.num_microbatches && rank.buckets[static_cast<std::size_t>(bucket)].first_unit == u;
       if (!is_complete) continue;
       if (reduces) code.push_back({.code = Code::kReduce, .bucket = bucket});
       ++bucket;
@@ -97,23 +100,34 @@ Bytes all_reduce_bytes(std::int64_t count, DType dtype, int n, int i) {
 
 StepBytes promised_bytes(const Program& program, int zero_rank, int replica_rank, int data_rank) {
   StepBytes bytes;
-  const int zero = size_of(Group::kZero, program.mesh), replicas = size_of(Group::kReplicas, program.mesh), data = size_of(Group::kData, program.mesh);
+  const int zero = size_of(Group::kZero, program.mesh), replicas = size_of(Group::kReplicas, program.mesh),
+            data = size_of(Group::kData, program.mesh);
   const RankProgram& rank = program.by_pp.at(0);
   for (const Instruction& instruction : rank.code) {
     const auto bucket = [&] { return rank.buckets[static_cast<std::size_t>(instruction.bucket)].elements; };
     switch (instruction.code) {
-      case Code::kCountTokens: bytes.data += all_reduce_bytes(kCountValues, DType::kF64, data, data_rank); break;
-      case Code::kGradNorm: bytes.data += all_reduce_bytes(kNormValues, DType::kF64, data, data_rank); break;
-      case Code::kReduce: bytes.zero += all_reduce_bytes(bucket(), program.dtype, zero, zero_rank); break;
-      case Code::kReduceRest: bytes.replicas += all_reduce_bytes(bucket(), program.dtype, replicas, replica_rank); break;
+      case Code::kCountTokens:
+        bytes.data += all_reduce_bytes(kCountValues, DType::kF64, data, data_rank);
+        break;
+      case Code::kGradNorm:
+        bytes.data += all_reduce_bytes(kNormValues, DType::kF64, data, data_rank);
+        break;
+      case Code::kReduce:
+        bytes.zero += all_reduce_bytes(bucket(), program.dtype, zero, zero_rank);
+        break;
+      case Code::kReduceRest:
+        bytes.replicas += all_reduce_bytes(bucket(), program.dtype, replicas, replica_rank);
+        break;
       case Code::kRun: {
         const Unit& unit = rank.units[static_cast<std::size_t>(instruction.unit)];
-        check(traffic(unit, instruction.pass == Pass::kF ? unit.f : unit.b(), program.mesh).empty(), "only data-parallel programs are promised yet");
+        check(traffic(unit, instruction.pass == Pass::kF ? unit.f : unit.b(), program.mesh).empty(),
+              "only data-parallel programs are promised yet");
         break;
       }
       case Code::kWait:
       case Code::kDecide:
-      case Code::kOptStep: break;
+      case Code::kOptStep:
+        break;
     }
   }
   return bytes;
@@ -130,7 +144,9 @@ std::string to_string(const Program& program) {
       if (first.code == Code::kRun) {
         // Runs of one pass and microbatch stand on one line.
         out += str("  ", pp, first.fused ? "B" : std::string(name_of(first.pass)), first.microbatch, "{");
-        for (; n < rank.code.size() && rank.code[n].code == Code::kRun && rank.code[n].pass == first.pass && rank.code[n].microbatch == first.microbatch; ++n)
+        for (; n < rank.code.size() && rank.code[n].code == Code::kRun && rank.code[n].pass == first.pass &&
+               rank.code[n].microbatch == first.microbatch;
+             ++n)
           out += " " + unit(rank.code[n].unit);
         out += " }\n";
         continue;
@@ -140,10 +156,14 @@ std::string to_string(const Program& program) {
         const Bucket& b = rank.buckets[static_cast<std::size_t>(first.bucket)];
         out += str(" ", unit(b.last_unit), b.first_unit == b.last_unit ? "" : ".." + unit(b.first_unit));
         const Group group = first.code == Code::kReduceRest ? Group::kReplicas : Group::kZero;
-        if (first.code != Code::kWait) out += str("  all_reduce over ", name_of(group), ", ", b.elements * size_of(program.dtype), " B");
+        if (first.code != Code::kWait)
+          out += str("  all_reduce over ", name_of(group), ", ", b.elements * size_of(program.dtype), " B");
       }
-      const int values = first.code == Code::kCountTokens ? kCountValues : first.code == Code::kGradNorm ? kNormValues : 0;
-      if (values > 0 && size_of(Group::kData, program.mesh) > 1) out += str("  all_reduce over ", name_of(Group::kData), ", ", values * 8, " B");
+      const int values = first.code == Code::kCountTokens ? kCountValues
+                         : first.code == Code::kGradNorm  ? kNormValues
+                                                          : 0;
+      if (values > 0 && size_of(Group::kData, program.mesh) > 1)
+        out += str("  all_reduce over ", name_of(Group::kData), ", ", values * 8, " B");
       out += "\n";
       ++n;
     }

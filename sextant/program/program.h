@@ -56,7 +56,7 @@ struct Program {
   std::vector<RankProgram> by_pp;
 };
 
-/// Lowers every layer and lays out the step. A step of one microbatch size: no list depends on the number of ranks.
+/// Lowers every layer and lays out the step. The size of the lists does not depend on the number of ranks.
 Program build_program(const Model& model, const Plan& plan);
 
 /// Bytes that the rank with these coordinates in its groups receives in one step, by group.

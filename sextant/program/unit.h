@@ -40,7 +40,7 @@ struct Unit {
   std::vector<Slot> slots;
   std::vector<Step> f, i, w;  ///< w holds matrix products and what they gather again
   int input = -1, output = -1, output_gradient = -1, input_gradient = -1;  ///< boundary slots; -1 if none
-  std::vector<Parameter> parameters;  ///< owned ones
+  std::vector<Parameter> parameters;                                       ///< owned ones
   /// i with each w step right behind the i step that it waits for.
   std::vector<Step> b() const;
 };

@@ -1,4 +1,4 @@
-// The calculus: what lowering derives for each layout, as golden text and as the counts of docs/placements.md section 5.
+// The calculus: what lowering derives for each layout, as golden text and as counts of bytes.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -10,11 +10,12 @@
 namespace sextant {
 namespace {
 
-// Shapes of the prototype lists: B 4, S 16, D 24, H 4, K 6, F 96, V 96; G 2 where there are kv heads.
+// B 4, S 16, D 24, H 4, K 6, F 96, V 96; G 2 where there are kv heads.
 ModelConfig shape(const std::string& family) {
   ModelConfig c;
   c.family = family == "olmo2" ? "llama" : family;
-  c.layers = 1, c.width = 24, c.heads = 4, c.kv_heads = 2, c.head_width = 6, c.ffn_width = 96, c.vocabulary = 96, c.max_positions = 16;
+  c.layers = 1, c.width = 24, c.heads = 4, c.kv_heads = 2, c.head_width = 6, c.ffn_width = 96, c.vocabulary = 96,
+  c.max_positions = 16;
   if (family == "gpt2") {
     c.kv_heads = 4, c.positions = Positions::kLearned, c.ffn = Ffn::kGelu, c.norm = NormKind::kLayer;
     c.qkv_bias = c.attention_out_bias = c.ffn_bias = c.tied_head = true;
@@ -47,7 +48,9 @@ std::vector<Layout> layouts() {
           {"gpt_dp2", "gpt2", split(1, false, 1, CpKind::kAllGather, 2)}};
 }
 
-Model model_of(const Layout& layout) { return build_model(shape(layout.family), sizes_of(layout.plan, {16, 4, DType::kF32})); }
+Model model_of(const Layout& layout) {
+  return build_model(shape(layout.family), sizes_of(layout.plan, {16, 4, DType::kF32}));
+}
 
 TEST(Lowering, GoldenText) {
   for (const Layout& layout : layouts()) {
@@ -65,8 +68,13 @@ std::map<std::string, double> totals(const Layout& layout, Pass pass) {
   const double whole = 4.0 * 16 * 24 * 4 / layout.plan.dp_shard / layout.plan.cp;
   for (const Layer& layer : model_of(layout).layers) {
     const Unit unit = lower(layer, split);
-    for (const NamedTraffic& t : traffic(unit, pass == Pass::kF ? unit.f : pass == Pass::kI ? unit.i : unit.w, split.mesh))
-      out[std::string(name_of(t.traffic.kind)) + " " + std::string(name_of(t.traffic.axis))] += static_cast<double>(t.traffic.bytes.value) / whole;
+    for (const NamedTraffic& t : traffic(unit,
+                                         pass == Pass::kF   ? unit.f
+                                         : pass == Pass::kI ? unit.i
+                                                            : unit.w,
+                                         split.mesh))
+      out[std::string(name_of(t.traffic.kind)) + " " + std::string(name_of(t.traffic.axis))] +=
+          static_cast<double>(t.traffic.bytes.value) / whole;
   }
   return out;
 }
@@ -80,8 +88,8 @@ void expect_totals(const Totals& found, const Totals& wanted, const std::string&
   }
 }
 
-// The prototype counts an all-reduce as n-1/n * 2 A; the loss statistics stand in F there, in I here (the head's F is
-// empty in training): max 1/24 and (sum exp, target) 2/24 of A, times 2(n-1)/n.
+// An all-reduce moves 2(n-1)/n of its tensor, a gather or scatter (n-1)/n. The loss statistics are moved in I, since
+// the head's F is empty in training: max is 1/24 and (sum exp, target) 2/24 of A.
 TEST(Lowering, BytesAreThoseOfTheCalculus) {
   const auto l = layouts();
   const double tp2 = 3.0 / 24, tp4 = 1.5 * 3.0 / 24;
@@ -89,12 +97,17 @@ TEST(Lowering, BytesAreThoseOfTheCalculus) {
   expect_totals(totals(l[0], Pass::kI), {{"all_reduce tp", 3 + tp2}}, "gpt tp2 I");
   expect_totals(totals(l[0], Pass::kW), {}, "gpt tp2 W");
   expect_totals(totals(l[1], Pass::kF), {{"all_gather tp", 1.5}, {"reduce_scatter tp", 1.5}}, "gpt tp2 sp F");
-  expect_totals(totals(l[1], Pass::kI), {{"all_gather tp", 1.5}, {"reduce_scatter tp", 1.5}, {"all_reduce tp", tp2}}, "gpt tp2 sp I");
+  expect_totals(totals(l[1], Pass::kI), {{"all_gather tp", 1.5}, {"reduce_scatter tp", 1.5}, {"all_reduce tp", tp2}},
+                "gpt tp2 sp I");
   expect_totals(totals(l[1], Pass::kW), {{"all_gather tp", 1.0}}, "gpt tp2 sp W");  // both norms of the layer again
   expect_totals(totals(l[2], Pass::kF), {{"all_reduce tp", 4.5}}, "llama tp4 F");
   expect_totals(totals(l[2], Pass::kI), {{"all_reduce tp", 4.5 + tp4}}, "llama tp4 I");
-  expect_totals(totals(l[3], Pass::kF), {{"all_gather tp", 1.5}, {"reduce_scatter tp", 1.5}, {"all_gather cp", 0.5}}, "llama tp2 sp cp2 F");
-  expect_totals(totals(l[3], Pass::kI), {{"all_gather tp", 1.5}, {"reduce_scatter tp", 1.5}, {"reduce_scatter cp", 0.5}, {"all_reduce tp", tp2}}, "llama tp2 sp cp2 I");
+  expect_totals(totals(l[3], Pass::kF), {{"all_gather tp", 1.5}, {"reduce_scatter tp", 1.5}, {"all_gather cp", 0.5}},
+                "llama tp2 sp cp2 F");
+  expect_totals(
+      totals(l[3], Pass::kI),
+      {{"all_gather tp", 1.5}, {"reduce_scatter tp", 1.5}, {"reduce_scatter cp", 0.5}, {"all_reduce tp", tp2}},
+      "llama tp2 sp cp2 I");
   expect_totals(totals(l[4], Pass::kF), {{"all_to_all cp", 1.5}}, "llama ulysses F");
   expect_totals(totals(l[4], Pass::kI), {{"all_to_all cp", 1.5}}, "llama ulysses I");
   expect_totals(totals(l[5], Pass::kF), {{"all_reduce tp", 3}}, "qwen3 tp2 F");
@@ -113,7 +126,9 @@ std::string partial_over(const Layout& layout, Axis axis) {
     for (const Slot& slot : lower(layer, split).slots) {
       if (slot.life != Life::kGradient || slot.spec.name.rfind("d.", 0) != 0) continue;
       const Placement p = slot.spec.on(axis);
-      if (p.kind == Kind::kPartial || p.copies > 1) out += (out.empty() ? "" : " ") + slot.spec.name.substr(2) + (p.copies > 1 ? "/" + std::to_string(p.copies) : "");
+      if (p.kind == Kind::kPartial || p.copies > 1)
+        out +=
+            (out.empty() ? "" : " ") + slot.spec.name.substr(2) + (p.copies > 1 ? "/" + std::to_string(p.copies) : "");
     }
   return out;
 }
@@ -121,10 +136,14 @@ std::string partial_over(const Layout& layout, Axis axis) {
 TEST(Lowering, PartialGradientsAreThoseOfTheCalculus) {
   const auto l = layouts();
   EXPECT_EQ(partial_over(l[0], Axis::kTp), "");
-  EXPECT_EQ(partial_over(l[1], Axis::kTp), "embed.pos.w L00.down.b L00.norm2.w L00.norm2.b L00.out.b L00.norm1.w L00.norm1.b head.final_norm.w head.final_norm.b");
+  EXPECT_EQ(partial_over(l[1], Axis::kTp),
+            "embed.pos.w L00.down.b L00.norm2.w L00.norm2.b L00.out.b L00.norm1.w L00.norm1.b head.final_norm.w "
+            "head.final_norm.b");
   EXPECT_EQ(partial_over(l[2], Axis::kTp), "L00.v.w/2 L00.k.w/2");
   EXPECT_EQ(partial_over(l[3], Axis::kTp), "L00.norm2.w L00.norm1.w head.final_norm.w");
-  EXPECT_EQ(partial_over(l[3], Axis::kCp), "embed.w L00.down.w L00.gate.w L00.up.w L00.norm2.w L00.out.w L00.v.w L00.k.w L00.q.w L00.norm1.w head.w head.final_norm.w");
+  EXPECT_EQ(partial_over(l[3], Axis::kCp),
+            "embed.w L00.down.w L00.gate.w L00.up.w L00.norm2.w L00.out.w L00.v.w L00.k.w L00.q.w L00.norm1.w head.w "
+            "head.final_norm.w");
   EXPECT_EQ(partial_over(l[5], Axis::kTp), "L00.k_norm.w L00.q_norm.w");
   EXPECT_EQ(partial_over(l[6], Axis::kTp), "");
 }
@@ -140,12 +159,16 @@ TEST(Lowering, NothingIsReadBeforeItIsWritten) {
         for (const bool fused : {true, false}) {
           std::set<int> there{unit.input, unit.output_gradient};
           for (std::size_t s = 0; s < unit.slots.size(); ++s)
-            if (unit.slots[s].life == Life::kParameter || unit.slots[s].life == Life::kData) there.insert(static_cast<int>(s));
+            if (unit.slots[s].life == Life::kParameter || unit.slots[s].life == Life::kData)
+              there.insert(static_cast<int>(s));
           std::vector<Step> all = unit.f;
           for (const Step& step : fused ? unit.b() : unit.i) all.push_back(step);
           if (!fused) all.insert(all.end(), unit.w.begin(), unit.w.end());
           for (const Step& step : all) {
-            for (const int slot : step.reads) EXPECT_TRUE(there.contains(slot)) << layout.name << " " << unit.slots[static_cast<std::size_t>(slot)].spec.name << (fused ? " in B" : " in I, W");
+            for (const int slot : step.reads)
+              EXPECT_TRUE(there.contains(slot))
+                  << layout.name << " " << unit.slots[static_cast<std::size_t>(slot)].spec.name
+                  << (fused ? " in B" : " in I, W");
             there.insert(step.writes.begin(), step.writes.end());
           }
         }
@@ -161,7 +184,8 @@ TEST(Lowering, BackwardIsInputThenWeightStepsEachOnce) {
       EXPECT_EQ(unit.b().size(), unit.i.size() + unit.w.size()) << layer.name;
       for (const Step& step : unit.w) EXPECT_TRUE(step.pass == Pass::kW || step.pass == Pass::kF) << layer.name;
       for (const Step& step : unit.f)
-        for (const int slot : step.writes) EXPECT_NE(unit.slots[static_cast<std::size_t>(slot)].life, Life::kGradient) << "no F touches a gradient";
+        for (const int slot : step.writes)
+          EXPECT_NE(unit.slots[static_cast<std::size_t>(slot)].life, Life::kGradient) << "no F touches a gradient";
     }
   }
 }

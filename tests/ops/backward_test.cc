@@ -6,17 +6,17 @@
 #include <functional>
 
 #include "sextant/base/random.h"
+#include "sextant/ops/add.h"
 #include "sextant/ops/attention.h"
 #include "sextant/ops/dropout.h"
-#include "sextant/ops/residual.h"
-#include "sextant/ops/add.h"
-#include "sextant/ops/gelu.h"
-#include "sextant/ops/swiglu.h"
 #include "sextant/ops/embedding.h"
+#include "sextant/ops/gelu.h"
 #include "sextant/ops/head.h"
 #include "sextant/ops/linear.h"
 #include "sextant/ops/norm.h"
+#include "sextant/ops/residual.h"
 #include "sextant/ops/rope.h"
+#include "sextant/ops/swiglu.h"
 #include "tests/support/unit_runner.h"
 
 namespace sextant {
@@ -25,7 +25,9 @@ namespace {
 Sizes kSizes{2, 5, DType::kF64};  // the float32 test sets another dtype while it builds
 const KernelTable kKernels = builtin_kernels();
 
-double noise(std::uint64_t stream, std::uint64_t i) { return RandomStream(11, Purpose::kTest, stream).uniform(i) * 2 - 1; }
+double noise(std::uint64_t stream, std::uint64_t i) {
+  return RandomStream(11, Purpose::kTest, stream).uniform(i) * 2 - 1;
+}
 
 int tensor(LayerBuilder& b, const std::string& name, std::vector<Extent> dims) {
   Parameter p;
@@ -55,10 +57,14 @@ void tokens(UnitRunner& r) {
 
 Layer attention_layer(std::int64_t heads, std::int64_t groups) {
   LayerBuilder b("u", 0, kSizes);
-  const int q = tensor(b, "q", {{'B', 2}, {'S', 5}, {'H', heads}, {'K', 3}}), k = tensor(b, "k", {{'B', 2}, {'S', 5}, {'G', groups}, {'K', 3}}), v = tensor(b, "v", {{'B', 2}, {'S', 5}, {'G', groups}, {'K', 3}});
-  const int a = b.apply(std::make_shared<Attention>(), {q, k, v, b.data("first", DType::kI32), b.data("last", DType::kI32)}, "attention");
+  const int q = tensor(b, "q", {{'B', 2}, {'S', 5}, {'H', heads}, {'K', 3}}),
+            k = tensor(b, "k", {{'B', 2}, {'S', 5}, {'G', groups}, {'K', 3}}),
+            v = tensor(b, "v", {{'B', 2}, {'S', 5}, {'G', groups}, {'K', 3}});
+  const int a = b.apply(std::make_shared<Attention>(),
+                        {q, k, v, b.data("first", DType::kI32), b.data("last", DType::kI32)}, "attention");
   // A unit's output is not read by its own backward pass, so something stands behind attention, as in a model.
-  return b.finish(b.apply(std::make_shared<Add>(), {a, tensor(b, "r", {{'B', 2}, {'S', 5}, {'H', heads}, {'K', 3}})}, "y"));
+  return b.finish(
+      b.apply(std::make_shared<Add>(), {a, tensor(b, "r", {{'B', 2}, {'S', 5}, {'H', heads}, {'K', 3}})}, "y"));
 }
 
 Layer norm_layer(NormKind kind, const std::vector<Extent>& free, const std::vector<Extent>& normalised) {
@@ -73,7 +79,8 @@ Layer norm_layer(NormKind kind, const std::vector<Extent>& free, const std::vect
 Layer element_wise(const OpPtr& op, int inputs) {
   LayerBuilder b("u", 0, kSizes);
   std::vector<int> in;
-  for (int i = 0; i < inputs; ++i) in.push_back(tensor(b, std::string(1, static_cast<char>('a' + i)), {{'B', 2}, {'S', 5}, {'F', 6}}));
+  for (int i = 0; i < inputs; ++i)
+    in.push_back(tensor(b, std::string(1, static_cast<char>('a' + i)), {{'B', 2}, {'S', 5}, {'F', 6}}));
   return b.finish(b.apply(op, in, "y"));
 }
 
@@ -87,22 +94,69 @@ Layer residual_layer(bool bias, double dropout) {
 
 Layer head_layer() {
   LayerBuilder b("u", 0, kSizes);
-  b.apply(std::make_shared<Head>(), {tensor(b, "x", {{'B', 2}, {'S', 5}, {'D', 4}}), tensor(b, "w", {{'V', 9}, {'D', 4}}), b.data("labels", DType::kI32)}, "loss");
+  b.apply(std::make_shared<Head>(),
+          {tensor(b, "x", {{'B', 2}, {'S', 5}, {'D', 4}}), tensor(b, "w", {{'V', 9}, {'D', 4}}),
+           b.data("labels", DType::kI32)},
+          "loss");
   return b.finish(-1);
 }
 
 std::vector<Case> cases() {
   const auto none = [](UnitRunner&) {};
   return {
-      {"linear", [] { LayerBuilder b("u", 0, kSizes); const int x = tensor(b, "x", {{'B', 2}, {'S', 5}, {'D', 4}}), w = tensor(b, "w", {{'H', 2}, {'K', 3}, {'D', 4}}), c = tensor(b, "b", {{'H', 2}, {'K', 3}}); return b.finish(b.apply(std::make_shared<Linear>(), {x, w, c}, "y")); }, none},
-      {"linear over two dims", [] { LayerBuilder b("u", 0, kSizes); const int x = tensor(b, "x", {{'B', 2}, {'S', 5}, {'H', 2}, {'K', 3}}), w = tensor(b, "w", {{'D', 4}, {'H', 2}, {'K', 3}}); return b.finish(b.apply(std::make_shared<Linear>(), {x, w}, "y")); }, none},
-      {"embedding", [] { LayerBuilder b("u", 0, kSizes); return b.finish(b.apply(std::make_shared<Embedding>(), {b.data("ids", DType::kI32), tensor(b, "w", {{'V', 6}, {'D', 3}})}, "y")); },
-       [](UnitRunner& r) { for (int i = 0; i < 10; ++i) r.integers<std::int32_t>("ids")[static_cast<std::size_t>(i)] = (i * i) % 5; }},
-      {"layernorm", [] { return norm_layer(NormKind::kLayer, {{'B', 2}, {'S', 5}}, {{'D', 6}}); }, none},
-      {"rmsnorm", [] { return norm_layer(NormKind::kRms, {{'B', 2}, {'S', 5}}, {{'D', 6}}); }, none},
-      {"rmsnorm of heads", [] { return norm_layer(NormKind::kRms, {{'B', 2}, {'S', 5}, {'H', 2}}, {{'K', 4}}); }, none},
-      {"rmsnorm of the projection", [] { return norm_layer(NormKind::kRms, {{'B', 2}, {'S', 5}}, {{'H', 2}, {'K', 4}}); }, none},
-      {"rope", [] { LayerBuilder b("u", 0, kSizes); return b.finish(b.apply(std::make_shared<Rope>(100.0, RopeScaling{4, 1, 4, 64}), {tensor(b, "x", {{'B', 2}, {'S', 5}, {'H', 2}, {'K', 6}}), b.data("positions", DType::kI32)}, "y")); }, positions},
+      {"linear",
+       [] {
+         LayerBuilder b("u", 0, kSizes);
+         const int x = tensor(b, "x", {{'B', 2}, {'S', 5}, {'D', 4}}),
+                   w = tensor(b, "w", {{'H', 2}, {'K', 3}, {'D', 4}}), c = tensor(b, "b", {{'H', 2}, {'K', 3}});
+         return b.finish(b.apply(std::make_shared<Linear>(), {x, w, c}, "y"));
+       },
+       none},
+      {"linear over two dims",
+       [] {
+         LayerBuilder b("u", 0, kSizes);
+         const int x = tensor(b, "x", {{'B', 2}, {'S', 5}, {'H', 2}, {'K', 3}}),
+                   w = tensor(b, "w", {{'D', 4}, {'H', 2}, {'K', 3}});
+         return b.finish(b.apply(std::make_shared<Linear>(), {x, w}, "y"));
+       },
+       none},
+      {"embedding",
+       [] {
+         LayerBuilder b("u", 0, kSizes);
+         return b.finish(b.apply(std::make_shared<Embedding>(),
+                                 {b.data("ids", DType::kI32), tensor(b, "w", {{'V', 6}, {'D', 3}})}, "y"));
+       },
+       [](UnitRunner& r) {
+         for (int i = 0; i < 10; ++i) r.integers<std::int32_t>("ids")[static_cast<std::size_t>(i)] = (i * i) % 5;
+       }},
+      {"layernorm",
+       [] {
+         return norm_layer(NormKind::kLayer, {{'B', 2}, {'S', 5}}, {{'D', 6}});
+       },
+       none},
+      {"rmsnorm",
+       [] {
+         return norm_layer(NormKind::kRms, {{'B', 2}, {'S', 5}}, {{'D', 6}});
+       },
+       none},
+      {"rmsnorm of heads",
+       [] {
+         return norm_layer(NormKind::kRms, {{'B', 2}, {'S', 5}, {'H', 2}}, {{'K', 4}});
+       },
+       none},
+      {"rmsnorm of the projection",
+       [] {
+         return norm_layer(NormKind::kRms, {{'B', 2}, {'S', 5}}, {{'H', 2}, {'K', 4}});
+       },
+       none},
+      {"rope",
+       [] {
+         LayerBuilder b("u", 0, kSizes);
+         return b.finish(b.apply(
+             std::make_shared<Rope>(100.0, RopeScaling{4, 1, 4, 64}),
+             {tensor(b, "x", {{'B', 2}, {'S', 5}, {'H', 2}, {'K', 6}}), b.data("positions", DType::kI32)}, "y"));
+       },
+       positions},
       {"attention MHA", [] { return attention_layer(3, 3); }, causal},
       {"attention GQA", [] { return attention_layer(4, 2); }, causal},
       {"attention MQA", [] { return attention_layer(3, 1); }, causal},
@@ -110,11 +164,21 @@ std::vector<Case> cases() {
       {"gelu erf", [] { return element_wise(std::make_shared<Gelu>(GeluKind::kErf), 1); }, none},
       {"swiglu", [] { return element_wise(std::make_shared<Swiglu>(), 2); }, none},
       {"add", [] { return element_wise(std::make_shared<Add>(), 2); }, none},
-      {"dropout", [] { LayerBuilder b("u", 0, kSizes); return b.finish(b.apply(std::make_shared<Dropout>(DropoutRule{0.3, "test"}), {tensor(b, "x", {{'B', 2}, {'S', 5}, {'D', 7}}), b.data("tokens", DType::kI64)}, "y")); }, tokens},
+      {"dropout",
+       [] {
+         LayerBuilder b("u", 0, kSizes);
+         return b.finish(b.apply(std::make_shared<Dropout>(DropoutRule{0.3, "test"}),
+                                 {tensor(b, "x", {{'B', 2}, {'S', 5}, {'D', 7}}), b.data("tokens", DType::kI64)}, "y"));
+       },
+       tokens},
       {"residual", [] { return residual_layer(false, 0); }, none},
       {"residual bias", [] { return residual_layer(true, 0); }, none},
       {"residual bias dropout", [] { return residual_layer(true, 0.3); }, tokens},
-      {"head", head_layer, [](UnitRunner& r) { for (int i = 0; i < 10; ++i) r.integers<std::int32_t>("labels")[static_cast<std::size_t>(i)] = i % 4 == 3 ? -100 : (i * 5) % 9; }},
+      {"head", head_layer,
+       [](UnitRunner& r) {
+         for (int i = 0; i < 10; ++i)
+           r.integers<std::int32_t>("labels")[static_cast<std::size_t>(i)] = i % 4 == 3 ? -100 : (i * 5) % 9;
+       }},
   };
 }
 
@@ -207,7 +271,8 @@ TEST_P(Backward, FusedEqualsSplitBitwiseAndASecondContributionAdds) {
   fused.backward_fused();  // not fresh: everything counts twice
   for (const std::string& name : parameters(fused)) {
     const auto& twice = fused.values("d." + name);
-    for (std::size_t i = 0; i < twice.size(); ++i) ASSERT_NEAR(twice[i], 2 * once[name][i], 1e-13 * std::max(1.0, std::abs(twice[i]))) << name;
+    for (std::size_t i = 0; i < twice.size(); ++i)
+      ASSERT_NEAR(twice[i], 2 * once[name][i], 1e-13 * std::max(1.0, std::abs(twice[i]))) << name;
   }
 }
 
@@ -220,15 +285,18 @@ TEST_P(Backward, FloatEqualsDouble) {
   kSizes.dtype = DType::kF64;
   prepare(wide, c);
   c.data(narrow);
-  for (const std::string& name : parameters(wide)) narrow.floats(name).assign(wide.values(name).begin(), wide.values(name).end());
-  if (wide.unit().output_gradient >= 0) narrow.floats("d.u.y").assign(wide.values("d.u.y").begin(), wide.values("d.u.y").end());
+  for (const std::string& name : parameters(wide))
+    narrow.floats(name).assign(wide.values(name).begin(), wide.values(name).end());
+  if (wide.unit().output_gradient >= 0)
+    narrow.floats("d.u.y").assign(wide.values("d.u.y").begin(), wide.values("d.u.y").end());
   for (UnitRunner* r : {&wide, &narrow}) r->forward(), r->backward_fused();
   const auto compare = [&](const std::string& name) {
     const auto& a = narrow.floats(name);
     const auto& b = wide.values(name);
     double greatest = 0;
     for (const double x : b) greatest = std::max(greatest, std::abs(x));
-    for (std::size_t i = 0; i < b.size(); ++i) ASSERT_NEAR(a[i], b[i], 3e-6 * std::max(greatest, 0.1)) << name << "[" << i << "]";
+    for (std::size_t i = 0; i < b.size(); ++i)
+      ASSERT_NEAR(a[i], b[i], 3e-6 * std::max(greatest, 0.1)) << name << "[" << i << "]";
   };
   if (wide.unit().output >= 0) compare("u.y");
   for (const std::string& name : parameters(wide)) compare("d." + name);
@@ -238,8 +306,11 @@ TEST_P(Backward, FloatEqualsDouble) {
 TEST(Attention, ManyStripesEqualTheFormula) {
   constexpr std::int64_t n = 150, width = 3;
   LayerBuilder b("u", 0, {1, n, DType::kF64});
-  const int q = tensor(b, "q", {{'B', 1}, {'S', n}, {'H', 1}, {'K', width}}), k = tensor(b, "k", {{'B', 1}, {'S', n}, {'G', 1}, {'K', width}}), v = tensor(b, "v", {{'B', 1}, {'S', n}, {'G', 1}, {'K', width}});
-  const int a = b.apply(std::make_shared<Attention>(), {q, k, v, b.data("first", DType::kI32), b.data("last", DType::kI32)}, "attention");
+  const int q = tensor(b, "q", {{'B', 1}, {'S', n}, {'H', 1}, {'K', width}}),
+            k = tensor(b, "k", {{'B', 1}, {'S', n}, {'G', 1}, {'K', width}}),
+            v = tensor(b, "v", {{'B', 1}, {'S', n}, {'G', 1}, {'K', width}});
+  const int a = b.apply(std::make_shared<Attention>(),
+                        {q, k, v, b.data("first", DType::kI32), b.data("last", DType::kI32)}, "attention");
   UnitRunner r(b.finish(b.apply(std::make_shared<Gelu>(GeluKind::kErf), {a}, "y")), kKernels, 2);
   for (std::uint64_t stream = 0; const char* name : {"u.q", "u.k", "u.v"}) {
     ++stream;
@@ -271,14 +342,18 @@ TEST(Head, ChunksAddUp) {
   ASSERT_EQ(Head::chunk(tokens, vocabulary), 2);
   const auto build = [&](std::int64_t n) {
     LayerBuilder b("u", 0, {1, n, DType::kF64});
-    b.apply(std::make_shared<Head>(), {tensor(b, "x", {{'B', 1}, {'S', n}, {'D', 2}}), tensor(b, "w", {{'V', vocabulary}, {'D', 2}}), b.data("labels", DType::kI32)}, "loss");
+    b.apply(std::make_shared<Head>(),
+            {tensor(b, "x", {{'B', 1}, {'S', n}, {'D', 2}}), tensor(b, "w", {{'V', vocabulary}, {'D', 2}}),
+             b.data("labels", DType::kI32)},
+            "loss");
     return b.finish(-1);
   };
   UnitRunner all(build(tokens), kKernels, 2), one(build(1), kKernels, 2);
   for (std::size_t i = 0; double& x : all.values("u.x")) x = noise(1, i++);
   for (std::size_t i = 0; double& x : all.values("u.w")) x = std::sin(static_cast<double>(i++));
   one.values("u.w") = all.values("u.w");
-  for (std::size_t t = 0; t < tokens; ++t) all.integers<std::int32_t>("labels")[t] = t == 3 ? -100 : static_cast<std::int32_t>(t * 700'000);
+  for (std::size_t t = 0; t < tokens; ++t)
+    all.integers<std::int32_t>("labels")[t] = t == 3 ? -100 : static_cast<std::int32_t>(t * 700'000);
   all.backward_fused();
   double loss = 0;
   std::vector<double> dw(all.values("u.w").size());
@@ -314,9 +389,12 @@ TEST(Fused, ResidualAndNormEqualTheirParts) {
       const auto norm = std::make_shared<Norm>(kind, 1e-3);
       LayerBuilder both("u", 0, kSizes), first("u", 0, kSizes), second("u", 0, kSizes);
       const int sum = both.apply(residual, residual_inputs(both), "sum");
-      UnitRunner fused(both.finish(both.apply(std::make_shared<Add>(), {both.apply(norm, norm_inputs(both, sum), "norm"), sum}, "y")), kKernels);
+      UnitRunner fused(both.finish(both.apply(std::make_shared<Add>(),
+                                              {both.apply(norm, norm_inputs(both, sum), "norm"), sum}, "y")),
+                       kKernels);
       ASSERT_EQ(fused.unit().f.size(), 2U);  // residual+norm, add
-      UnitRunner a(first.finish(first.apply(residual, residual_inputs(first), "y")), kKernels), b(second.finish(second.apply(norm, norm_inputs(second, tensor(second, "x", x)), "y")), kKernels);
+      UnitRunner a(first.finish(first.apply(residual, residual_inputs(first), "y")), kKernels),
+          b(second.finish(second.apply(norm, norm_inputs(second, tensor(second, "x", x)), "y")), kKernels);
       for (UnitRunner* r : {&fused, &a}) {
         if (dropout > 0) tokens(*r);
         for (std::uint64_t stream = 1; const char* name : {"u.x", "u.r", "u.bias"}) {
@@ -340,11 +418,15 @@ TEST(Fused, ResidualAndNormEqualTheirParts) {
     }
 }
 
-// Trap T17: a mask is a function of the token and the channel alone, so any slice of the tokens draws the same bits.
+// T17 of docs/traps.md: a mask is a function of the token and the channel alone, so any slice of the tokens draws the
+// same bits.
 TEST(Dropout, MasksOfASliceAreTheSliceOfTheMasks) {
   const auto run = [](std::int64_t batch, std::int64_t sequence, const std::vector<std::int64_t>& tokens) {
     LayerBuilder b("u", 0, {batch, sequence, DType::kF64});
-    UnitRunner r(b.finish(b.apply(std::make_shared<Dropout>(DropoutRule{0.4, "test"}), {tensor(b, "x", {{'B', batch}, {'S', sequence}, {'D', 7}}), b.data("tokens", DType::kI64)}, "y")), kKernels);
+    UnitRunner r(b.finish(b.apply(
+                     std::make_shared<Dropout>(DropoutRule{0.4, "test"}),
+                     {tensor(b, "x", {{'B', batch}, {'S', sequence}, {'D', 7}}), b.data("tokens", DType::kI64)}, "y")),
+                 kKernels);
     r.integers<std::int64_t>("tokens") = tokens;
     std::fill(r.values("u.x").begin(), r.values("u.x").end(), 1.0);
     r.forward();
@@ -364,10 +446,10 @@ TEST(Dropout, MasksOfASliceAreTheSliceOfTheMasks) {
   EXPECT_LT(std::count(whole.begin(), whole.end(), 0.0), 50);
 }
 
-// Trap P8 and report 26: one weight used twice in a unit. x = [1.1, -0.7], w = [[.4, -.2], [.7, .3]], loss = sum(x w w).
+// P8 of docs/traps.md: one weight used twice in a unit. x = [1.1, -0.7], w = [[.4, -.2], [.7, .3]], loss = sum(x w w).
 TEST(TwiceUsedWeight, CountsOnceForEachUse) {
-  // The report multiplies from the left, y = x w; here y = x w^T, so w is its transpose. Letters name dims: the square
-  // weight is [F D], and the first product's F is read as D by the second.
+  // That example multiplies from the left, y = x w; here y = x w^T, so w is its transpose. Letters name dims: the
+  // square weight is [F D], and the first product's F is read as D by the second.
   LayerBuilder b("u", 0, {1, 1, DType::kF64});
   const int in = tensor(b, "x", {{'B', 1}, {'S', 1}, {'D', 2}}), weight = tensor(b, "w", {{'F', 2}, {'D', 2}});
   const int once = b.apply(std::make_shared<Linear>(), {in, weight}, "once");
@@ -375,13 +457,15 @@ TEST(TwiceUsedWeight, CountsOnceForEachUse) {
   const int twice = b.apply(std::make_shared<Linear>(), {once, weight}, "y");
   UnitRunner r(b.finish(twice), kKernels);
   r.values("u.x") = {1.1, -0.7};
-  r.values("u.w") = {0.4, 0.7, -0.2, 0.3};  // the transpose of the report's
+  r.values("u.w") = {0.4, 0.7, -0.2, 0.3};  // the transpose of the example's
   r.values("d.u.y") = {1, 1};
   for (const bool fused : {true, false}) {
     r.fresh();
     r.forward();
-    if (fused) r.backward_fused();
-    else r.backward_split();
+    if (fused)
+      r.backward_fused();
+    else
+      r.backward_split();
     const std::vector<double> dw{0.17, -0.57, 1.05, -1.13}, dx{-0.12, 0.44};
     for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(r.values("d.u.w")[i], dw[i], 1e-14);
     for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(r.values("d.u.x")[i], dx[i], 1e-14);

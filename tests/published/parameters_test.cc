@@ -37,10 +37,17 @@ TEST(PublishedParameters, Gpt2StoresItsProductsTransposedAndJoined) {
   const Model model = build_model(find_model("gpt2"), {1, 16, DType::kF32});
   int found = 0;
   for (const FileTensor& t : file_tensors(model)) {
-    found += t.name == "transformer.h.3.attn.c_attn.weight" || t.name == "transformer.h.3.mlp.c_fc.weight" || t.name == "transformer.wte.weight";
-    if (t.name == "transformer.h.3.attn.c_attn.weight") { EXPECT_EQ(t.shape, (std::vector<std::int64_t>{768, 2304})); }
-    if (t.name == "transformer.h.3.mlp.c_fc.weight") { EXPECT_EQ(t.shape, (std::vector<std::int64_t>{768, 3072})); }
-    if (t.name == "transformer.wte.weight") { EXPECT_EQ(t.shape, (std::vector<std::int64_t>{50257, 768})); }
+    found += t.name == "transformer.h.3.attn.c_attn.weight" || t.name == "transformer.h.3.mlp.c_fc.weight" ||
+             t.name == "transformer.wte.weight";
+    if (t.name == "transformer.h.3.attn.c_attn.weight") {
+      EXPECT_EQ(t.shape, (std::vector<std::int64_t>{768, 2304}));
+    }
+    if (t.name == "transformer.h.3.mlp.c_fc.weight") {
+      EXPECT_EQ(t.shape, (std::vector<std::int64_t>{768, 3072}));
+    }
+    if (t.name == "transformer.wte.weight") {
+      EXPECT_EQ(t.shape, (std::vector<std::int64_t>{50257, 768}));
+    }
   }
   EXPECT_EQ(found, 3);
 }

@@ -39,11 +39,14 @@ void dump(const std::string& family, const std::string& folder) {
     executor.initialise();
     for (const Parameter* p : model.parameters())  // norms and biases away from 1 and 0
       if (!p->is_matrix)
-        for (std::size_t i = 0; float& x : executor.parameter<float>(p->spec.name)) x += 0.2F * static_cast<float>(RandomStream(8, Purpose::kTest, hash_name(p->spec.name)).normal(i++));
+        for (std::size_t i = 0; float& x : executor.parameter<float>(p->spec.name))
+          x += 0.2F * static_cast<float>(RandomStream(8, Purpose::kTest, hash_name(p->spec.name)).normal(i++));
     fill_step(executor, run, uneven_samples(37), 0, 0);
-    save_weights(folder + "/weights.safetensors", model, [&](const std::string& name) { return executor.parameter_bytes(name); });
+    save_weights(folder + "/weights.safetensors", model,
+                 [&](const std::string& name) { return executor.parameter_bytes(name); });
     const StepResult result = executor.step(-1);
-    save_weights(folder + "/gradients.safetensors", model, [&](const std::string& name) { return std::as_writable_bytes(executor.gradient<float>(name)); });
+    save_weights(folder + "/gradients.safetensors", model,
+                 [&](const std::string& name) { return std::as_writable_bytes(executor.gradient<float>(name)); });
     Value v;
     v.set("family", model_config.family);
     v.set("layers", model_config.layers);

@@ -17,10 +17,12 @@ std::string compare_golden(const std::string& file, const std::string& text) {
   std::istringstream now(text);
   std::string wanted, found;
   for (int line = 1;; ++line) {
-    const bool has_wanted = static_cast<bool>(std::getline(in, wanted)), has_found = static_cast<bool>(std::getline(now, found));
+    const bool has_wanted = static_cast<bool>(std::getline(in, wanted)),
+               has_found = static_cast<bool>(std::getline(now, found));
     if (!has_wanted && !has_found) return "";
     if (has_wanted != has_found || wanted != found)
-      return file + ":" + std::to_string(line) + "\n  golden: " + (has_wanted ? wanted : "(end)") + "\n  now:    " + (has_found ? found : "(end)");
+      return file + ":" + std::to_string(line) + "\n  golden: " + (has_wanted ? wanted : "(end)") +
+             "\n  now:    " + (has_found ? found : "(end)");
   }
 }
 

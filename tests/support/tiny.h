@@ -3,7 +3,8 @@
 
 namespace sextant {
 
-/// GPT-2, Llama and Qwen3 style, as small as the traps ask: d 16, 4 heads, 2 kv heads, V 37, T 16, dropout on.
+/// GPT-2, Llama and Qwen3 style, small enough for thousands of runs and awkward enough to show mistakes: d 16, 4 heads,
+/// 2 kv heads, V 37, T 16, dropout on.
 ModelConfig tiny_gpt2(std::int64_t layers = 2, double dropout = 0.1);
 ModelConfig tiny_llama(std::int64_t layers = 2, double dropout = 0.1, bool tied = false);
 ModelConfig tiny_qwen3(std::int64_t layers = 2);

@@ -8,7 +8,8 @@
 
 namespace sextant {
 
-UnitRunner::UnitRunner(const Layer& layer, const KernelTable& kernels, int threads) : unit_(lower(layer, {})), kernels_(kernels), team_(threads) {
+UnitRunner::UnitRunner(const Layer& layer, const KernelTable& kernels, int threads)
+    : unit_(lower(layer, {})), kernels_(kernels), team_(threads) {
   for (std::size_t s = 0; s < unit_.slots.size(); ++s) {
     const TensorSpec& spec = unit_.slots[s].spec;
     specs_.push_back(local(spec, {}));
@@ -28,21 +29,37 @@ int UnitRunner::find(const std::string& slot) const {
   throw InternalError("no slot " + slot + " in\n" + to_string(unit_, {}));
 }
 
-template <> std::vector<std::int32_t>& UnitRunner::integers(const std::string& slot) { return ints_.at(find(slot)); }
-template <> std::vector<std::int64_t>& UnitRunner::integers(const std::string& slot) { return longs_.at(find(slot)); }
+template <>
+std::vector<std::int32_t>& UnitRunner::integers(const std::string& slot) {
+  return ints_.at(find(slot));
+}
+template <>
+std::vector<std::int64_t>& UnitRunner::integers(const std::string& slot) {
+  return longs_.at(find(slot));
+}
 
 void UnitRunner::run(const std::vector<Step>& steps) {
   // A new backward pass (it starts with the first I step) has new activation gradients; parameter gradients add up.
   if (!steps.empty() && steps[0].pass == Pass::kI)
-    for (auto& [slot, written] : written_) written &= unit_.slots[static_cast<std::size_t>(slot)].life == Life::kGradient || unit_.slots[static_cast<std::size_t>(slot)].life == Life::kResult;
+    for (auto& [slot, written] : written_)
+      written &= unit_.slots[static_cast<std::size_t>(slot)].life == Life::kGradient ||
+                 unit_.slots[static_cast<std::size_t>(slot)].life == Life::kResult;
   const auto view = [&](int slot) {
     const TensorSpec& spec = specs_[static_cast<std::size_t>(slot)];
     void* data = nullptr;
     switch (spec.dtype) {
-      case DType::kF64: data = doubles_.at(slot).data(); break;
-      case DType::kF32: data = floats_.at(slot).data(); break;
-      case DType::kI32: data = ints_.at(slot).data(); break;
-      case DType::kI64: data = longs_.at(slot).data(); break;
+      case DType::kF64:
+        data = doubles_.at(slot).data();
+        break;
+      case DType::kF32:
+        data = floats_.at(slot).data();
+        break;
+      case DType::kI32:
+        data = ints_.at(slot).data();
+        break;
+      case DType::kI64:
+        data = longs_.at(slot).data();
+        break;
     }
     return View{data, &spec};
   };
@@ -62,9 +79,12 @@ void UnitRunner::run(const std::vector<Step>& steps) {
     std::size_t needed = 0;
     for (const TimedSteps* list : {&timed.f, &timed.b})
       for (std::size_t s = 0; s < list->steps.size(); ++s)
-        if (list->steps[s].op == step.op && list->steps[s].pass == step.pass) needed = static_cast<std::size_t>(list->scratch[s].value);
+        if (list->steps[s].op == step.op && list->steps[s].pass == step.pass)
+          needed = static_cast<std::size_t>(list->scratch[s].value);
     std::vector<double> scratch(needed / sizeof(double), std::numeric_limits<double>::quiet_NaN());
-    kernels_.find(step.op->kind(), step.pass, dtype)({*step.op, step.pass, reads, writes, std::span<const bool>(flags, writes.size()), scratch.data(), team_, 7, 0.25});
+    kernels_.find(step.op->kind(), step.pass,
+                  dtype)({*step.op, step.pass, reads, writes, std::span<const bool>(flags, writes.size()),
+                          scratch.data(), team_, 7, 0.25});
     for (const int slot : step.writes)
       if (slot >= 0) written_[slot] = true;
   }

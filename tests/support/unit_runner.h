@@ -17,7 +17,8 @@ class UnitRunner {
   /// Values of a float64 slot by name; integer slots by integers().
   std::vector<double>& values(const std::string& slot) { return doubles_.at(find(slot)); }
   std::vector<float>& floats(const std::string& slot) { return floats_.at(find(slot)); }
-  template <class T> std::vector<T>& integers(const std::string& slot);
+  template <class T>
+  std::vector<T>& integers(const std::string& slot);
   void forward() { run(unit_.f); }
   void backward_fused() { run(unit_.b()); }
   void backward_split() { run(unit_.i), run(unit_.w); }

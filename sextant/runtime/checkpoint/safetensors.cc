@@ -24,23 +24,31 @@ struct DTypeSize {
   std::string_view name;
   std::int64_t bytes;
 };
-constexpr DTypeSize kDTypes[] = {{"BOOL", 1}, {"U8", 1}, {"I8", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2}, {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4}, {"I64", 8}, {"U64", 8}, {"F64", 8}};
+constexpr DTypeSize kDTypes[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1},
+                                 {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
+                                 {"U32", 4},  {"F32", 4}, {"I64", 8}, {"U64", 8},     {"F64", 8}};
 
 struct Mapping {
   void* data = nullptr;
   std::size_t size = 0;
-  ~Mapping() { if (size > 0) ::munmap(data, size); }
+  ~Mapping() {
+    if (size > 0) ::munmap(data, size);
+  }
 };
 
 }  // namespace
 
 Safetensors Safetensors::parse(std::span<const std::byte> bytes, const std::string& name) {
-  const auto fail = [&](const std::string& why) { throw InvalidInput(str(printable(name), ": not a valid safetensors file: ", why), ExitCode::kCorrupt); };
+  const auto fail = [&](const std::string& why) {
+    throw InvalidInput(str(printable(name), ": not a valid safetensors file: ", why), ExitCode::kCorrupt);
+  };
   if (bytes.size() < 8) fail(str("has ", bytes.size(), " bytes, at least 8 are the header's length"));
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), 8);
   if (length > kMaxHeader) fail(str("its header would have ", length, " bytes, at most ", kMaxHeader));
-  if (length > bytes.size() - 8) fail(str("its header would have ", length, " bytes, the file has ", bytes.size() - 8, " behind its length; it may be cut off"));
+  if (length > bytes.size() - 8)
+    fail(str("its header would have ", length, " bytes, the file has ", bytes.size() - 8,
+             " behind its length; it may be cut off"));
   const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + 8, static_cast<std::size_t>(length));
   if (header.empty() || header[0] != '{') fail("its header does not start with {");
   const Value root = parse_json(header, name + " (header)", static_cast<int>(ExitCode::kCorrupt));
@@ -61,22 +69,30 @@ Safetensors Safetensors::parse(std::span<const std::byte> bytes, const std::stri
       const auto* object = std::get_if<Value::Object>(&member.value.data);
       if (!object) fail("__metadata__ is no object");
       for (const Member& m : *object)
-        if (!std::holds_alternative<std::string>(m.value.data)) fail(str("__metadata__ ", printable(m.key, 80), " is no string"));
+        if (!std::holds_alternative<std::string>(m.value.data))
+          fail(str("__metadata__ ", printable(m.key, 80), " is no string"));
       continue;
     }
     const auto* object = std::get_if<Value::Object>(&member.value.data);
     if (!object) fail(str("tensor ", shown, " is no object"));
     for (const Member& m : *object)
-      if (m.key != "dtype" && m.key != "shape" && m.key != "data_offsets") fail(str("tensor ", shown, ": unknown field ", printable(m.key, 80)));
+      if (m.key != "dtype" && m.key != "shape" && m.key != "data_offsets")
+        fail(str("tensor ", shown, ": unknown field ", printable(m.key, 80)));
     StoredTensor tensor{member.key, {}, {}, {}};
-    const Value *dtype = member.value.find("dtype"), *shape = member.value.find("shape"), *offsets = member.value.find("data_offsets");
-    if (!dtype || !std::holds_alternative<std::string>(dtype->data)) fail(str("tensor ", shown, ": dtype is no string"));
+    const Value *dtype = member.value.find("dtype"), *shape = member.value.find("shape"),
+                *offsets = member.value.find("data_offsets");
+    if (!dtype || !std::holds_alternative<std::string>(dtype->data))
+      fail(str("tensor ", shown, ": dtype is no string"));
     tensor.dtype = std::get<std::string>(dtype->data);
-    const auto* known = std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const DTypeSize& d) { return d.name == tensor.dtype; });
+    const auto* known = std::find_if(std::begin(kDTypes), std::end(kDTypes),
+                                     [&](const DTypeSize& d) { return d.name == tensor.dtype; });
     if (known == std::end(kDTypes)) fail(str("tensor ", shown, ": unknown dtype ", printable(tensor.dtype, 40)));
     std::int64_t size = known->bytes;
-    if (!shape || !std::holds_alternative<Value::Array>(shape->data)) fail(str("tensor ", shown, ": shape is no array"));
-    if (std::get<Value::Array>(shape->data).size() > kMaxDims) fail(str("tensor ", shown, ": its shape has ", std::get<Value::Array>(shape->data).size(), " dims, at most ", kMaxDims));
+    if (!shape || !std::holds_alternative<Value::Array>(shape->data))
+      fail(str("tensor ", shown, ": shape is no array"));
+    if (std::get<Value::Array>(shape->data).size() > kMaxDims)
+      fail(str("tensor ", shown, ": its shape has ", std::get<Value::Array>(shape->data).size(), " dims, at most ",
+               kMaxDims));
     for (const Value& v : std::get<Value::Array>(shape->data)) {
       const auto* n = std::get_if<std::int64_t>(&v.data);
       if (!n || *n < 0) fail(str("tensor ", shown, ": shape holds something else than integers >= 0"));
@@ -84,28 +100,37 @@ Safetensors Safetensors::parse(std::span<const std::byte> bytes, const std::stri
       tensor.shape.push_back(*n);
     }
     const auto* pair = offsets ? std::get_if<Value::Array>(&offsets->data) : nullptr;
-    if (!pair || pair->size() != 2 || !std::holds_alternative<std::int64_t>((*pair)[0].data) || !std::holds_alternative<std::int64_t>((*pair)[1].data))
+    if (!pair || pair->size() != 2 || !std::holds_alternative<std::int64_t>((*pair)[0].data) ||
+        !std::holds_alternative<std::int64_t>((*pair)[1].data))
       fail(str("tensor ", shown, ": data_offsets are no two integers"));
     const std::int64_t begin = std::get<std::int64_t>((*pair)[0].data), end = std::get<std::int64_t>((*pair)[1].data);
     if (begin < 0 || end < begin) fail(str("tensor ", shown, ": data_offsets run from ", begin, " to ", end));
-    if (end - begin != size) fail(str("tensor ", shown, ": its shape has ", size, " bytes, its data_offsets ", end - begin));
-    if (end > static_cast<std::int64_t>(data.size())) fail(str("tensor ", shown, ": ends at byte ", end, " of ", data.size(), "; the file may be cut off"));
+    if (end - begin != size)
+      fail(str("tensor ", shown, ": its shape has ", size, " bytes, its data_offsets ", end - begin));
+    if (end > static_cast<std::int64_t>(data.size()))
+      fail(str("tensor ", shown, ": ends at byte ", end, " of ", data.size(), "; the file may be cut off"));
     tensor.data = data.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(size));
     spans.push_back({begin, end, out.tensors_.size()});
     out.tensors_.push_back(std::move(tensor));
   }
-  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
+  std::sort(spans.begin(), spans.end(),
+            [](const Span& a, const Span& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
   std::int64_t covered = 0;
   for (const Span& span : spans) {
-    if (span.begin != covered) fail(str("tensor ", printable(out.tensors_[span.tensor].name, 80), " begins at byte ", span.begin, ", expected ", covered, span.begin < covered ? " (overlap)" : " (hole)"));
+    if (span.begin != covered)
+      fail(str("tensor ", printable(out.tensors_[span.tensor].name, 80), " begins at byte ", span.begin, ", expected ",
+               covered, span.begin < covered ? " (overlap)" : " (hole)"));
     covered = span.end;
   }
-  if (covered != static_cast<std::int64_t>(data.size())) fail(str(data.size() - static_cast<std::size_t>(covered), " bytes behind the last tensor"));
+  if (covered != static_cast<std::int64_t>(data.size()))
+    fail(str(data.size() - static_cast<std::size_t>(covered), " bytes behind the last tensor"));
   return out;
 }
 
 Safetensors Safetensors::open(const std::string& path) {
-  const auto fail = [&](const std::string& why) { throw InvalidInput(str(printable(path), ": ", why), ExitCode::kStorage); };
+  const auto fail = [&](const std::string& why) {
+    throw InvalidInput(str(printable(path), ": ", why), ExitCode::kStorage);
+  };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail(str("cannot be read: ", std::strerror(errno)));
   struct stat info {};

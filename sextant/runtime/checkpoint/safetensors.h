@@ -20,7 +20,8 @@ struct StoredTensor {
 /// arithmetic, and that the tensors cover the data exactly, without overlap or hole.
 class Safetensors {
  public:
-  /// Throws InvalidInput: storage if it cannot be read, corrupt if anything is off, with file, tensor and found/allowed.
+  /// Throws InvalidInput: storage if it cannot be read, corrupt if anything is off, with file, tensor and
+  /// found/allowed.
   static Safetensors open(const std::string& path);
   /// The same on bytes in memory, for tests and fuzzing. `name` stands in messages.
   static Safetensors parse(std::span<const std::byte> bytes, const std::string& name);

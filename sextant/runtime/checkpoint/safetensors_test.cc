@@ -1,8 +1,10 @@
 #include "sextant/runtime/checkpoint/safetensors.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 
@@ -12,6 +14,16 @@
 
 namespace sextant {
 namespace {
+
+// A folder of this process' own, gone at its end.
+std::string folder() {
+  static const struct Own {
+    Own() : path(testing::TempDir() + "sextant_XXXXXX") { ::mkdtemp(path.data()); }
+    ~Own() { std::filesystem::remove_all(path); }
+    std::string path;
+  } own;
+  return own.path + "/";
+}
 
 std::string file_with(const std::string& header, std::size_t data_bytes, std::int64_t length = -1) {
   const std::uint64_t n = length >= 0 ? static_cast<std::uint64_t>(length) : header.size();
@@ -38,8 +50,10 @@ std::string tensor(const std::string& shape, const std::string& offsets, const s
 TEST(Safetensors, HostileFilesSayWhatIsOff) {
   EXPECT_EQ(error_of("abc"), "has 3 bytes, at least 8 are the header's length");
   EXPECT_EQ(error_of(file_with("", 0)), "its header does not start with {");
-  EXPECT_EQ(error_of(file_with("{}", 0, std::int64_t{1} << 62)), "its header would have 4611686018427387904 bytes, at most 100000000");
-  EXPECT_EQ(error_of(file_with("{}", 0, 50)), "its header would have 50 bytes, the file has 2 behind its length; it may be cut off");
+  EXPECT_EQ(error_of(file_with("{}", 0, std::int64_t{1} << 62)),
+            "its header would have 4611686018427387904 bytes, at most 100000000");
+  EXPECT_EQ(error_of(file_with("{}", 0, 50)),
+            "its header would have 50 bytes, the file has 2 behind its length; it may be cut off");
   EXPECT_EQ(error_of(file_with("{}", 0)), "none");
   EXPECT_EQ(error_of(file_with("{}", 3)), "3 bytes behind the last tensor");
   EXPECT_EQ(error_of(file_with(tensor("[2]", "[0,8]"), 8)), "none");
@@ -48,26 +62,36 @@ TEST(Safetensors, HostileFilesSayWhatIsOff) {
   EXPECT_EQ(error_of(file_with(tensor("[1]", "[4,8]"), 8)), "tensor a begins at byte 4, expected 0 (hole)");
   EXPECT_EQ(error_of(file_with(tensor("[2]", "[8,0]"), 8)), "tensor a: data_offsets run from 8 to 0");
   EXPECT_EQ(error_of(file_with(tensor("[-2]", "[0,8]"), 8)), "tensor a: shape holds something else than integers >= 0");
-  EXPECT_EQ(error_of(file_with(tensor("[2.0]", "[0,8]"), 8)), "tensor a: shape holds something else than integers >= 0");
-  EXPECT_EQ(error_of(file_with(tensor("[4294967296,4294967296]", "[0,8]"), 8)), "tensor a: its shape has more than 2^63 bytes");
+  EXPECT_EQ(error_of(file_with(tensor("[2.0]", "[0,8]"), 8)),
+            "tensor a: shape holds something else than integers >= 0");
+  EXPECT_EQ(error_of(file_with(tensor("[4294967296,4294967296]", "[0,8]"), 8)),
+            "tensor a: its shape has more than 2^63 bytes");
   EXPECT_EQ(error_of(file_with(tensor("[2]", "[0,8]", "\"F33\""), 8)), "tensor a: unknown dtype F33");
   EXPECT_EQ(error_of(file_with(tensor("[2]", "[0,8]", "7"), 8)), "tensor a: dtype is no string");
   EXPECT_EQ(error_of(file_with(tensor("[2]", "[0,8,9]"), 8)), "tensor a: data_offsets are no two integers");
   EXPECT_EQ(error_of(file_with("{\"a\":7}", 0)), "tensor a is no object");
   EXPECT_EQ(error_of(file_with("{\"__metadata__\":{\"x\":1}}", 0)), "__metadata__ x is no string");
-  const std::string twice = "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}";
+  const std::string twice =
+      "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_"
+      "offsets\":[1,2]}}";
   EXPECT_NE(error_of(file_with(twice, 2)).find("key \"a\" stands twice"), std::string::npos);
-  const std::string overlap = "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}";
+  const std::string overlap =
+      "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_"
+      "offsets\":[1,3]}}";
   EXPECT_EQ(error_of(file_with(overlap, 3)), "tensor b begins at byte 1, expected 2 (overlap)");
-  EXPECT_NE(error_of(file_with(tensor("[99999999999999999999]", "[0,8]"), 8)).find("beyond 63 bits"), std::string::npos);
-  EXPECT_NE(error_of(file_with("{\"\x1b[31m\":7}", 0)).find("no valid JSON"), std::string::npos);  // raw control byte in a name
+  EXPECT_NE(error_of(file_with(tensor("[99999999999999999999]", "[0,8]"), 8)).find("beyond 63 bits"),
+            std::string::npos);
+  EXPECT_NE(error_of(file_with("{\"\x1b[31m\":7}", 0)).find("no valid JSON"),
+            std::string::npos);  // raw control byte in a name
   EXPECT_EQ(error_of(file_with("{\"\\u001b[31m\":7}", 0)), "tensor \\x1b[31m is no object");
 }
 
 // Weights go to the file in its own layout and come back bitwise: transposed and joined (gpt2), or as they are.
 TEST(Weights, RoundTripBitwiseAndInTheFilesLayout) {
-  for (const char* json : {R"({"model_type":"gpt2","n_embd":8,"n_layer":2,"n_head":2,"n_positions":4,"vocab_size":11,"activation_function":"gelu"})",
-                           R"({"model_type":"qwen2","hidden_size":8,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":12,"vocab_size":11,"max_position_embeddings":4})"}) {
+  for (
+      const char* json :
+      {R"({"model_type":"gpt2","n_embd":8,"n_layer":2,"n_head":2,"n_positions":4,"vocab_size":11,"activation_function":"gelu"})",
+       R"({"model_type":"qwen2","hidden_size":8,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":12,"vocab_size":11,"max_position_embeddings":4})"}) {
     const Model model = build_model(read_config(parse_json(json, "c"), "c"), {1, 4, DType::kF32});
     std::map<std::string, std::vector<float>> saved, loaded;
     float next = 0;
@@ -76,8 +100,10 @@ TEST(Weights, RoundTripBitwiseAndInTheFilesLayout) {
       for (std::int64_t i = 0; i < p->spec.elements(); ++i) values.push_back(next += 0.5F);
       loaded[p->spec.name].resize(values.size());
     }
-    const auto bytes = [](auto& all) { return [&all](const std::string& name) { return std::as_writable_bytes(std::span(all.at(name))); }; };
-    const std::string path = testing::TempDir() + "weights.safetensors";
+    const auto bytes = [](auto& all) {
+      return [&all](const std::string& name) { return std::as_writable_bytes(std::span(all.at(name))); };
+    };
+    const std::string path = folder() + "weights.safetensors";
     save_weights(path, model, bytes(saved));
     load_weights(Safetensors::open(path), model, bytes(loaded));
     EXPECT_EQ(loaded, saved);
@@ -93,12 +119,20 @@ TEST(Weights, RoundTripBitwiseAndInTheFilesLayout) {
 }
 
 TEST(Weights, WrongModelsAreNamedByTensor) {
-  const auto model_of = [](int width, int layers) { return build_model(read_config(parse_json(str(R"({"model_type":"gpt2","n_embd":)", width, R"(,"n_layer":)", layers, R"(,"n_head":2,"n_positions":4,"vocab_size":11,"activation_function":"gelu"})"), "c"), "c"), {1, 4, DType::kF32}); };
-  const std::string path = testing::TempDir() + "small.safetensors";
+  const auto model_of = [](int width, int layers) {
+    return build_model(
+        read_config(parse_json(str(R"({"model_type":"gpt2","n_embd":)", width, R"(,"n_layer":)", layers,
+                                   R"(,"n_head":2,"n_positions":4,"vocab_size":11,"activation_function":"gelu"})"),
+                               "c"),
+                    "c"),
+        {1, 4, DType::kF32});
+  };
+  const std::string path = folder() + "small.safetensors";
   std::map<std::string, std::vector<float>> memory;
   const auto bytes = [&](const Model& model) {
     memory.clear();
-    for (const Parameter* p : model.parameters()) memory[p->spec.name].resize(static_cast<std::size_t>(p->spec.elements()));
+    for (const Parameter* p : model.parameters())
+      memory[p->spec.name].resize(static_cast<std::size_t>(p->spec.elements()));
     return [&](const std::string& name) { return std::as_writable_bytes(std::span(memory.at(name))); };
   };
   const Model one = model_of(8, 1), two = model_of(8, 2), wide = model_of(16, 1);

@@ -44,8 +44,10 @@ struct Placement2d {
 template <class From, class To>
 void move_elements(const Placement2d& place, std::int64_t count, const From* from, To* to, bool into_file) {
   for (std::int64_t i = 0; i < count; ++i) {
-    if (into_file) to[place(i)] = static_cast<To>(from[i]);
-    else to[i] = static_cast<To>(from[place(i)]);
+    if (into_file)
+      to[place(i)] = static_cast<To>(from[i]);
+    else
+      to[i] = static_cast<To>(from[place(i)]);
   }
 }
 
@@ -71,37 +73,51 @@ void save_weights(const std::string& path, const Model& model, const ParameterBy
       tensors.push_back({p->file.name, dtype_name(p->spec.dtype), p->file.shape, owned.back()});
     }
     std::byte* to = owned[found->second].data();
-    if (p->spec.dtype == DType::kF64) move_elements(Placement2d(*p), count, reinterpret_cast<const double*>(bytes.data()), reinterpret_cast<double*>(to), true);
-    else move_elements(Placement2d(*p), count, reinterpret_cast<const float*>(bytes.data()), reinterpret_cast<float*>(to), true);
+    if (p->spec.dtype == DType::kF64)
+      move_elements(Placement2d(*p), count, reinterpret_cast<const double*>(bytes.data()),
+                    reinterpret_cast<double*>(to), true);
+    else
+      move_elements(Placement2d(*p), count, reinterpret_cast<const float*>(bytes.data()), reinterpret_cast<float*>(to),
+                    true);
   }
   write_safetensors(path, tensors);
 }
 
 void load_weights(const Safetensors& file, const Model& model, const ParameterBytes& parameters) {
-  const auto fail = [&](const std::string& why) { throw InvalidInput(str(printable(file.name()), ": ", why), ExitCode::kCorrupt); };
+  const auto fail = [&](const std::string& why) {
+    throw InvalidInput(str(printable(file.name()), ": ", why), ExitCode::kCorrupt);
+  };
   std::map<std::string, bool> used;
   for (const StoredTensor& t : file.tensors()) used[t.name] = false;
   for (const Parameter* p : model.parameters()) {
     const StoredTensor* t = file.find(p->file.name);
     if (!t) fail(str("has no tensor ", p->file.name, ", which this model needs"));
     used[t->name] = true;
-    if (t->shape != p->file.shape) fail(str("tensor ", t->name, " is ", shape_text(t->shape), ", this model needs ", shape_text(p->file.shape)));
+    if (t->shape != p->file.shape)
+      fail(str("tensor ", t->name, " is ", shape_text(t->shape), ", this model needs ", shape_text(p->file.shape)));
     if (t->dtype != "F32" && t->dtype != "F64") fail(str("tensor ", t->name, " is ", t->dtype, ", readable: F32, F64"));
     // Tensor data may lie at any byte; it is copied before it is read as numbers.
     std::vector<double> wide(t->dtype == "F64" ? t->data.size() / 8 : 0);
     std::vector<float> narrow(t->dtype == "F32" ? t->data.size() / 4 : 0);
-    if (!t->data.empty()) std::memcpy(wide.empty() ? static_cast<void*>(narrow.data()) : wide.data(), t->data.data(), t->data.size());
-    const auto finite = [](const auto& values) { return std::all_of(values.begin(), values.end(), [](auto x) { return std::isfinite(x); }); };
+    if (!t->data.empty())
+      std::memcpy(wide.empty() ? static_cast<void*>(narrow.data()) : wide.data(), t->data.data(), t->data.size());
+    const auto finite = [](const auto& values) {
+      return std::all_of(values.begin(), values.end(), [](auto x) { return std::isfinite(x); });
+    };
     if (!finite(wide) || !finite(narrow)) fail(str("tensor ", t->name, " holds values that are not finite"));
     const Placement2d place(*p);
     const std::int64_t count = p->spec.elements();
     std::byte* to = parameters(p->spec.name).data();
     const auto put = [&](auto* target) {
-      if (wide.empty()) move_elements(place, count, narrow.data(), target, false);
-      else move_elements(place, count, wide.data(), target, false);
+      if (wide.empty())
+        move_elements(place, count, narrow.data(), target, false);
+      else
+        move_elements(place, count, wide.data(), target, false);
     };
-    if (p->spec.dtype == DType::kF64) put(reinterpret_cast<double*>(to));
-    else put(reinterpret_cast<float*>(to));
+    if (p->spec.dtype == DType::kF64)
+      put(reinterpret_cast<double*>(to));
+    else
+      put(reinterpret_cast<float*>(to));
   }
   for (const auto& [name, is_used] : used)
     if (!is_used) fail(str("has a tensor ", printable(name, 80), " that this model does not know"));

@@ -13,8 +13,8 @@ using ParameterBytes = std::function<std::span<std::byte>(const std::string& nam
 
 /// Writes every parameter. Throws InvalidInput (storage).
 void save_weights(const std::string& path, const Model& model, const ParameterBytes& parameters);
-/// Reads every parameter, float32 or float64, into the model's dtype. Throws InvalidInput that names the tensor when one
-/// is missing, left over, of another shape, or not finite.
+/// Reads every parameter, float32 or float64, into the model's dtype. Throws InvalidInput that names the tensor when
+/// one is missing, left over, of another shape, or not finite.
 void load_weights(const Safetensors& file, const Model& model, const ParameterBytes& parameters);
 
 }  // namespace sextant

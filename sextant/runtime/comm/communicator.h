@@ -51,14 +51,28 @@ struct Payload {
   std::int64_t count = 0;
   DType dtype = DType::kF32;
 };
-template <class T> struct dtype_of;
-template <> struct dtype_of<float> { static constexpr DType value = DType::kF32; };
-template <> struct dtype_of<double> { static constexpr DType value = DType::kF64; };
-template <> struct dtype_of<std::int32_t> { static constexpr DType value = DType::kI32; };
-template <> struct dtype_of<std::int64_t> { static constexpr DType value = DType::kI64; };
+template <class T>
+struct dtype_of;
+template <>
+struct dtype_of<float> {
+  static constexpr DType value = DType::kF32;
+};
+template <>
+struct dtype_of<double> {
+  static constexpr DType value = DType::kF64;
+};
+template <>
+struct dtype_of<std::int32_t> {
+  static constexpr DType value = DType::kI32;
+};
+template <>
+struct dtype_of<std::int64_t> {
+  static constexpr DType value = DType::kI64;
+};
 template <class T>
 Payload payload(std::span<T> data) {
-  return {const_cast<void*>(static_cast<const void*>(data.data())), static_cast<std::int64_t>(data.size()), dtype_of<std::remove_const_t<T>>::value};
+  return {const_cast<void*>(static_cast<const void*>(data.data())), static_cast<std::int64_t>(data.size()),
+          dtype_of<std::remove_const_t<T>>::value};
 }
 
 class Communicator {
@@ -74,7 +88,8 @@ class Communicator {
   /// `out` gets the slices of all ranks, slice i from rank i; `in.count` is the own slice's.
   virtual Pending all_gather(Payload in, Payload out) = 0;
   /// Sends in_counts[i] elements to rank i and gets out_counts[j] from rank j, in rank order.
-  virtual Pending all_to_all(Payload in, std::vector<std::int64_t> in_counts, Payload out, std::vector<std::int64_t> out_counts) = 0;
+  virtual Pending all_to_all(Payload in, std::vector<std::int64_t> in_counts, Payload out,
+                             std::vector<std::int64_t> out_counts) = 0;
   virtual Pending broadcast(Payload data, int root) = 0;
   virtual Pending send(Payload data, int to, int tag) = 0;
   virtual Pending recv(Payload data, int from, int tag) = 0;
@@ -97,9 +112,13 @@ class Communicator {
   virtual void abandon() noexcept = 0;
 };
 
-inline Pending::~Pending() { if (owner_) owner_->abandon(); }
+inline Pending::~Pending() {
+  if (owner_) owner_->abandon();
+}
 
-inline void Pending::wait() { if (owner_) owner_->finish(ticket_, true), owner_ = nullptr; }
+inline void Pending::wait() {
+  if (owner_) owner_->finish(ticket_, true), owner_ = nullptr;
+}
 inline bool Pending::test() {
   if (owner_ && owner_->finish(ticket_, false)) owner_ = nullptr;
   return !owner_;

@@ -18,7 +18,8 @@ namespace sextant {
 namespace {
 
 enum class What : std::uint8_t { kAllReduce, kReduceScatter, kAllGather, kAllToAll, kBroadcast, kBarrier };
-constexpr std::string_view kNames[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "barrier"};
+constexpr std::string_view kNames[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                       "all_to_all", "broadcast",      "barrier"};
 
 /// What a rank brings to a collective. Everything that must agree is compared before a byte moves.
 struct Post {
@@ -116,7 +117,8 @@ struct Message {
 /// Shared by the ranks of one group.
 struct Room {
   static constexpr std::uint64_t kWindow = 64;  // operations a rank may be ahead of the slowest
-  Room(std::vector<int> members_, World& world_) : members(std::move(members_)), world(world_), posts(members.size() * kWindow), counters(members.size()) {}
+  Room(std::vector<int> members_, World& world_)
+      : members(std::move(members_)), world(world_), posts(members.size() * kWindow), counters(members.size()) {}
   struct alignas(64) Counters {
     std::atomic<std::uint64_t> posted{0};  // operations announced
     std::atomic<std::uint64_t> moved{0};   // operations whose copying this rank has done
@@ -129,7 +131,9 @@ struct Room {
   std::mutex mail_mutex;
   std::map<std::tuple<int, int, int>, std::deque<std::shared_ptr<Message>>> mail;  // (from, to, tag)
 
-  Post& post(std::uint64_t operation, int rank) { return posts[operation % kWindow * counters.size() + static_cast<std::size_t>(rank)]; }
+  Post& post(std::uint64_t operation, int rank) {
+    return posts[operation % kWindow * counters.size() + static_cast<std::size_t>(rank)];
+  }
   bool all(std::atomic<std::uint64_t> Counters::*counter, std::uint64_t beyond) const {
     for (const Counters& c : counters)
       if ((c.*counter).load() <= beyond) return false;
@@ -158,7 +162,11 @@ void sum_slice(std::span<const T* const> parts, std::span<T* const> to, std::int
 
 class ThreadCommunicator final : public Communicator {
  public:
-  ThreadCommunicator(std::shared_ptr<Room> room, int rank) : room_(std::move(room)), rank_(rank), next_(room_->counters[static_cast<std::size_t>(rank)].posted.load()), moved_(next_) {}
+  ThreadCommunicator(std::shared_ptr<Room> room, int rank)
+      : room_(std::move(room)),
+        rank_(rank),
+        next_(room_->counters[static_cast<std::size_t>(rank)].posted.load()),
+        moved_(next_) {}
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(room_->members.size()); }
 
@@ -171,8 +179,10 @@ class ThreadCommunicator final : public Communicator {
     check(in.count == slice_of(out.count, size(), rank_).size(), "all_gather brings the own slice");
     return start({What::kAllGather, in, out});
   }
-  Pending all_to_all(Payload in, std::vector<std::int64_t> in_counts, Payload out, std::vector<std::int64_t> out_counts) override {
-    check(static_cast<int>(in_counts.size()) == size() && static_cast<int>(out_counts.size()) == size(), "all_to_all has a count for every rank");
+  Pending all_to_all(Payload in, std::vector<std::int64_t> in_counts, Payload out,
+                     std::vector<std::int64_t> out_counts) override {
+    check(static_cast<int>(in_counts.size()) == size() && static_cast<int>(out_counts.size()) == size(),
+          "all_to_all has a count for every rank");
     return start({What::kAllToAll, in, out, 0, std::move(in_counts), std::move(out_counts)});
   }
   Pending broadcast(Payload data, int root) override { return start({What::kBroadcast, data, data, root}); }
@@ -218,13 +228,16 @@ class ThreadCommunicator final : public Communicator {
     if (ticket >= kMail) return finish_mail(ticket, block);
     while (moved_ <= ticket) {
       const std::uint64_t operation = moved_;
-      if (!wait_for([&] { return room_->all(&Room::Counters::posted, operation); }, block, [&] { return describe_missing(operation); })) return false;
+      if (!wait_for([&] { return room_->all(&Room::Counters::posted, operation); }, block,
+                    [&] { return describe_missing(operation); }))
+        return false;
       move(operation);
       room_->counters[static_cast<std::size_t>(rank_)].moved.store(++moved_);
       room_->world.signal.notify();
     }
     // The others may still read this rank's buffers.
-    return wait_for([&] { return room_->all(&Room::Counters::moved, ticket); }, block, [&] { return describe_missing(ticket); });
+    return wait_for([&] { return room_->all(&Room::Counters::moved, ticket); }, block,
+                    [&] { return describe_missing(ticket); });
   }
 
   void abandon() noexcept override {
@@ -266,8 +279,10 @@ class ThreadCommunicator final : public Communicator {
     if (done()) return true;
     if (world.failed) throw PeerFailed("another rank ended");
     if (!block) return false;
-    const bool finished = world.signal.wait([&] { return done() || world.failed.load(); }, world.options.spin, world.options.timeout);
-    if (!finished) throw CommError(str("rank ", world_rank(rank_), " waited ", human(world.options.timeout), " in ", what()));
+    const bool finished =
+        world.signal.wait([&] { return done() || world.failed.load(); }, world.options.spin, world.options.timeout);
+    if (!finished)
+      throw CommError(str("rank ", world_rank(rank_), " waited ", human(world.options.timeout), " in ", what()));
     if (!done()) throw PeerFailed("another rank ended");
     return true;
   }
@@ -275,18 +290,25 @@ class ThreadCommunicator final : public Communicator {
   std::string describe_missing(std::uint64_t operation) {
     std::string missing;
     for (int q = 0; q < size(); ++q)
-      if (room_->counters[static_cast<std::size_t>(q)].posted.load() <= operation) missing += str(missing.empty() ? "" : ", ", world_rank(q));
-    return str(describe(room_->post(operation, rank_)), ", number ", operation, " of its group; missing: rank ", missing.empty() ? "none (a peer is still copying)" : missing);
+      if (room_->counters[static_cast<std::size_t>(q)].posted.load() <= operation)
+        missing += str(missing.empty() ? "" : ", ", world_rank(q));
+    return str(describe(room_->post(operation, rank_)), ", number ", operation, " of its group; missing: rank ",
+               missing.empty() ? "none (a peer is still copying)" : missing);
   }
 
   int world_rank(int rank) const { return room_->members[static_cast<std::size_t>(rank)]; }
 
-  void count(int receiver, std::int64_t elements, DType dtype) { room_->counters[static_cast<std::size_t>(receiver)].received.fetch_add(elements * size_of(dtype), std::memory_order_relaxed); }
+  void count(int receiver, std::int64_t elements, DType dtype) {
+    room_->counters[static_cast<std::size_t>(receiver)].received.fetch_add(elements * size_of(dtype),
+                                                                           std::memory_order_relaxed);
+  }
 
   void copy(void* to, std::int64_t to_at, const void* from, std::int64_t from_at, std::int64_t elements, DType dtype) {
     const std::int64_t unit = size_of(dtype);
     const bool in_place = static_cast<char*>(to) + to_at * unit == static_cast<const char*>(from) + from_at * unit;
-    if (elements > 0 && !in_place) std::memcpy(static_cast<char*>(to) + to_at * unit, static_cast<const char*>(from) + from_at * unit, static_cast<std::size_t>(elements * unit));
+    if (elements > 0 && !in_place)
+      std::memcpy(static_cast<char*>(to) + to_at * unit, static_cast<const char*>(from) + from_at * unit,
+                  static_cast<std::size_t>(elements * unit));
   }
 
   void move_alone(const Post& p) {
@@ -298,10 +320,12 @@ class ThreadCommunicator final : public Communicator {
     const Post& first = room_->post(operation, 0);
     for (int q = 1; q < size(); ++q) {
       const Post& p = room_->post(operation, q);
-      const std::int64_t a = first.what == What::kAllGather ? first.out.count : first.in.count, b = p.what == What::kAllGather ? p.out.count : p.in.count;
+      const std::int64_t a = first.what == What::kAllGather ? first.out.count : first.in.count,
+                         b = p.what == What::kAllGather ? p.out.count : p.in.count;
       const bool counts_differ = first.what != What::kAllToAll && a != b;
       if (p.what == first.what && p.in.dtype == first.in.dtype && p.root == first.root && !counts_differ) continue;
-      throw CommError(str("ranks differ in collective ", operation, " of their group: rank ", world_rank(0), " brings ", describe(first), ", rank ", world_rank(q), " ", describe(p)));
+      throw CommError(str("ranks differ in collective ", operation, " of their group: rank ", world_rank(0), " brings ",
+                          describe(first), ", rank ", world_rank(q), " ", describe(p)));
     }
   }
 
@@ -314,8 +338,12 @@ class ThreadCommunicator final : public Communicator {
     const int n = size();
     if (n == 1) return;
     switch (own.what) {
-      case What::kAllReduce: reduce(operation, slice_of(own.in.count, n, rank_), true); break;
-      case What::kReduceScatter: reduce(operation, slice_of(own.in.count, n, rank_), false); break;
+      case What::kAllReduce:
+        reduce(operation, slice_of(own.in.count, n, rank_), true);
+        break;
+      case What::kReduceScatter:
+        reduce(operation, slice_of(own.in.count, n, rank_), false);
+        break;
       case What::kAllGather:
         for (int q = 0; q < n; ++q) {
           const Post& p = room_->post(operation, q);
@@ -330,9 +358,11 @@ class ThreadCommunicator final : public Communicator {
           const Post& p = room_->post(operation, q);
           std::int64_t from = 0;
           for (int r = 0; r < rank_; ++r) from += p.in_counts[static_cast<std::size_t>(r)];
-          const std::int64_t elements = p.in_counts[static_cast<std::size_t>(rank_)], expected = own.out_counts[static_cast<std::size_t>(q)];
+          const std::int64_t elements = p.in_counts[static_cast<std::size_t>(rank_)],
+                             expected = own.out_counts[static_cast<std::size_t>(q)];
           if (elements != expected)
-            throw CommError(str("ranks differ in all_to_all ", operation, ": rank ", world_rank(q), " sends ", elements, " elements to rank ", world_rank(rank_), ", which expects ", expected));
+            throw CommError(str("ranks differ in all_to_all ", operation, ": rank ", world_rank(q), " sends ", elements,
+                                " elements to rank ", world_rank(rank_), ", which expects ", expected));
           copy(own.out.data, to, p.in.data, from, elements, own.out.dtype);
           if (q != rank_) count(rank_, elements, own.out.dtype);
           to += elements;
@@ -345,16 +375,21 @@ class ThreadCommunicator final : public Communicator {
           count(rank_, own.in.count, own.in.dtype);
         }
         break;
-      case What::kBarrier: break;
+      case What::kBarrier:
+        break;
     }
   }
 
   void reduce(std::uint64_t operation, Slice slice, bool to_all) {
     switch (room_->post(operation, rank_).in.dtype) {
-      case DType::kF32: return reduce_as<float>(operation, slice, to_all);
-      case DType::kF64: return reduce_as<double>(operation, slice, to_all);
-      case DType::kI32: return reduce_as<std::int32_t>(operation, slice, to_all);
-      case DType::kI64: return reduce_as<std::int64_t>(operation, slice, to_all);
+      case DType::kF32:
+        return reduce_as<float>(operation, slice, to_all);
+      case DType::kF64:
+        return reduce_as<double>(operation, slice, to_all);
+      case DType::kI32:
+        return reduce_as<std::int32_t>(operation, slice, to_all);
+      case DType::kI64:
+        return reduce_as<std::int64_t>(operation, slice, to_all);
     }
   }
 
@@ -392,10 +427,12 @@ class ThreadCommunicator final : public Communicator {
         return true;
       };
       const auto take = [&] { return message || arrived(); };
-      if (!wait_for(take, block, [&] { return str("recv from rank ", world_rank(e.from), ", tag ", e.tag); })) return false;
+      if (!wait_for(take, block, [&] { return str("recv from rank ", world_rank(e.from), ", tag ", e.tag); }))
+        return false;
       if (message->data.count != e.data.count || message->data.dtype != e.data.dtype)
-        throw CommError(str("ranks differ in a message, tag ", e.tag, ": rank ", world_rank(e.from), " sends ", message->data.count, " x ", name_of(message->data.dtype), ", rank ", world_rank(rank_), " expects ",
-                            e.data.count, " x ", name_of(e.data.dtype)));
+        throw CommError(str("ranks differ in a message, tag ", e.tag, ": rank ", world_rank(e.from), " sends ",
+                            message->data.count, " x ", name_of(message->data.dtype), ", rank ", world_rank(rank_),
+                            " expects ", e.data.count, " x ", name_of(e.data.dtype)));
       {
         const Copying copying(room_->world);
         copy(e.data.data, 0, message->data.data, 0, e.data.count, e.data.dtype);
@@ -415,7 +452,9 @@ class ThreadCommunicator final : public Communicator {
         const std::lock_guard lock(room_->mail_mutex);
         return message->taken;
       };
-      if (!wait_for(taken, block, [&] { return str("send to rank ", world_rank(sends_[i].to), ", tag ", sends_[i].tag); })) return false;
+      if (!wait_for(taken, block,
+                    [&] { return str("send to rank ", world_rank(sends_[i].to), ", tag ", sends_[i].tag); }))
+        return false;
       sends_.erase(sends_.begin() + static_cast<std::ptrdiff_t>(i));
       return true;
     }
@@ -455,7 +494,9 @@ void run_threads(int ranks, const std::function<void(Communicator&)>& body, Thre
     for (int r = 1; r < ranks; ++r) threads.emplace_back(run, r);
     run(0);
   } catch (const std::system_error& e) {
-    errors[0] = std::make_exception_ptr(InvalidInput(str("this machine cannot start ", ranks, " threads for the ranks (", e.what(), "); use fewer --ranks"), ExitCode::kDoesNotFit));
+    errors[0] = std::make_exception_ptr(InvalidInput(
+        str("this machine cannot start ", ranks, " threads for the ranks (", e.what(), "); use fewer --ranks"),
+        ExitCode::kDoesNotFit));
     world.fail();
   }
   for (std::thread& thread : threads) thread.join();

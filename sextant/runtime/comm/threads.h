@@ -7,8 +7,8 @@
 namespace sextant {
 
 struct ThreadOptions {
-  int spin = -1;            ///< looks before a waiting rank sleeps; -1: 2000 with a core for each rank, else 50
-  Seconds timeout{600};     ///< a rank that waits this long for a peer ends the run with a CommError
+  int spin = -1;         ///< looks before a waiting rank sleeps; -1: 2000 with a core for each rank, else 50
+  Seconds timeout{600};  ///< a rank that waits this long for a peer ends the run with a CommError
 };
 
 /// Runs `body` on `ranks` threads, each with its world communicator. When one throws, the others end with PeerFailed at

@@ -12,7 +12,9 @@
 namespace sextant {
 namespace {
 
-double value(int rank, std::int64_t i) { return RandomStream(1, Purpose::kTest, static_cast<std::uint64_t>(rank)).uniform(static_cast<std::uint64_t>(i)) - 0.5; }
+double value(int rank, std::int64_t i) {
+  return RandomStream(1, Purpose::kTest, static_cast<std::uint64_t>(rank)).uniform(static_cast<std::uint64_t>(i)) - 0.5;
+}
 
 class Ranks : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Threads, Ranks, testing::Values(1, 2, 3, 4, 8));
@@ -41,8 +43,11 @@ TEST_P(Ranks, ReduceScatterThenAllGatherIsAllReduceWithTheSameBytes) {
   const int n = GetParam();
   const std::int64_t count = 1003;
   run_threads(n, [&](Communicator& c) {
-    std::vector<float> whole(count), reduced(count), part(static_cast<std::size_t>(slice_of(count, n, c.rank()).size()));
-    for (std::int64_t i = 0; i < count; ++i) whole[static_cast<std::size_t>(i)] = reduced[static_cast<std::size_t>(i)] = static_cast<float>(value(c.rank(), i));
+    std::vector<float> whole(count), reduced(count),
+        part(static_cast<std::size_t>(slice_of(count, n, c.rank()).size()));
+    for (std::int64_t i = 0; i < count; ++i)
+      whole[static_cast<std::size_t>(i)] = reduced[static_cast<std::size_t>(i)] =
+          static_cast<float>(value(c.rank(), i));
     c.all_reduce(payload(std::span(reduced))).wait();
     const Bytes once = c.received();
     c.reduce_scatter(payload(std::span(whole)), payload(std::span(part))).wait();
@@ -164,43 +169,63 @@ std::string error_of(int ranks, const std::function<void(Communicator&)>& body, 
 TEST(Errors, DivergingRanksAreNamed) {
   std::vector<double> d(8);
   std::vector<float> f(8);
-  EXPECT_EQ(error_of(3, [&](Communicator& c) {
-    std::vector<double> own(c.rank() == 2 ? 5 : 4);
-    c.all_reduce(payload(std::span(own))).wait();
-  }), "ranks differ in collective 0 of their group: rank 0 brings all_reduce(4 x f64), rank 2 all_reduce(5 x f64)");
-  EXPECT_EQ(error_of(2, [&](Communicator& c) {
-    if (c.rank() == 0) c.all_reduce(payload(std::span(d))).wait();
-    else c.all_reduce(payload(std::span(f))).wait();
-  }), "ranks differ in collective 0 of their group: rank 0 brings all_reduce(8 x f64), rank 1 all_reduce(8 x f32)");
-  EXPECT_EQ(error_of(2, [&](Communicator& c) {
-    c.barrier().wait();
-    std::vector<double> own(4);
-    if (c.rank() == 0) c.barrier().wait();
-    else c.broadcast(payload(std::span(own)), 1).wait();
-  }), "ranks differ in collective 1 of their group: rank 0 brings barrier, rank 1 broadcast(4 x f64 from 1)");
+  EXPECT_EQ(
+      error_of(3,
+               [&](Communicator& c) {
+                 std::vector<double> own(c.rank() == 2 ? 5 : 4);
+                 c.all_reduce(payload(std::span(own))).wait();
+               }),
+      "ranks differ in collective 0 of their group: rank 0 brings all_reduce(4 x f64), rank 2 all_reduce(5 x f64)");
+  EXPECT_EQ(
+      error_of(2,
+               [&](Communicator& c) {
+                 if (c.rank() == 0)
+                   c.all_reduce(payload(std::span(d))).wait();
+                 else
+                   c.all_reduce(payload(std::span(f))).wait();
+               }),
+      "ranks differ in collective 0 of their group: rank 0 brings all_reduce(8 x f64), rank 1 all_reduce(8 x f32)");
+  EXPECT_EQ(error_of(2,
+                     [&](Communicator& c) {
+                       c.barrier().wait();
+                       std::vector<double> own(4);
+                       if (c.rank() == 0)
+                         c.barrier().wait();
+                       else
+                         c.broadcast(payload(std::span(own)), 1).wait();
+                     }),
+            "ranks differ in collective 1 of their group: rank 0 brings barrier, rank 1 broadcast(4 x f64 from 1)");
 }
 
 TEST(Errors, TheReasonOfAFailingRankWinsAndNobodyHangs) {
-  EXPECT_EQ(error_of(4, [](Communicator& c) {
-    if (c.rank() == 3) throw InvalidInput("rank 3 has no data");
-    double x = 1;
-    c.all_reduce({&x, 1, DType::kF64}).wait();
-  }), "rank 3 has no data");
+  EXPECT_EQ(error_of(4,
+                     [](Communicator& c) {
+                       if (c.rank() == 3) throw InvalidInput("rank 3 has no data");
+                       double x = 1;
+                       c.all_reduce({&x, 1, DType::kF64}).wait();
+                     }),
+            "rank 3 has no data");
 }
 
 TEST(Errors, ADroppedOperationEndsTheRun) {
-  EXPECT_EQ(error_of(2, [](Communicator& c) {
-    double x = 1;
-    { const Pending dropped = c.all_reduce({&x, 1, DType::kF64}); }
-  }), "a started operation was never waited for");
+  EXPECT_EQ(error_of(2,
+                     [](Communicator& c) {
+                       double x = 1;
+                       { const Pending dropped = c.all_reduce({&x, 1, DType::kF64}); }
+                     }),
+            "a started operation was never waited for");
 }
 
 TEST(Errors, AMissingRankIsNamedAfterTheTimeout) {
-  const std::string text = error_of(3, [](Communicator& c) {
-    double x = 1;
-    if (c.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(600));
-    else c.all_reduce({&x, 1, DType::kF64}).wait();
-  }, {.timeout = Seconds{0.1}});
+  const std::string text = error_of(3,
+                                    [](Communicator& c) {
+                                      double x = 1;
+                                      if (c.rank() == 1)
+                                        std::this_thread::sleep_for(std::chrono::milliseconds(600));
+                                      else
+                                        c.all_reduce({&x, 1, DType::kF64}).wait();
+                                    },
+                                    {.timeout = Seconds{0.1}});
   EXPECT_NE(text.find("in all_reduce(1 x f64), number 0 of its group; missing: rank 1"), std::string::npos) << text;
 }
 

@@ -16,16 +16,28 @@ void fill_causal(std::int64_t sample, const SampleView& view) {
 }
 
 WindowSampler::WindowSampler(Tokens tokens, std::int64_t sequence, std::uint64_t seed, Packing packing)
-    : tokens_(std::move(tokens)), sequence_(sequence), windows_((tokens_.size() - 1) / sequence), seed_(seed), packing_(packing) {
+    : tokens_(std::move(tokens)),
+      sequence_(sequence),
+      windows_((tokens_.size() - 1) / sequence),
+      seed_(seed),
+      packing_(packing) {
   if (packing == Packing::kSeparate && tokens_.vocabulary() != kByteVocabulary)
-    throw InvalidInput(str(printable(tokens_.path()), ": has a vocabulary of ", tokens_.vocabulary(), "; data.documents = \"separate\" knows the end of a document in byte-level tokens only (vocabulary ", kByteVocabulary, ")"));
+    throw InvalidInput(
+        str(printable(tokens_.path()), ": has a vocabulary of ", tokens_.vocabulary(),
+            "; data.documents = \"separate\" knows the end of a document in byte-level tokens only (vocabulary ",
+            kByteVocabulary, ")"));
   if (windows_ < 1)
-    throw InvalidInput(str(printable(tokens_.path()), ": has ", tokens_.size(), " tokens, too few for one sequence of ", sequence_, " and its next token", tokens_.size() > 1 ? str("; use sequence <= ", tokens_.size() - 1, " or more text") : "; give more text"));
+    throw InvalidInput(
+        str(printable(tokens_.path()), ": has ", tokens_.size(), " tokens, too few for one sequence of ", sequence_,
+            " and its next token",
+            tokens_.size() > 1 ? str("; use sequence <= ", tokens_.size() - 1, " or more text") : "; give more text"));
 }
 
 std::int64_t WindowSampler::window(std::int64_t sample) const {
-  const auto epoch = static_cast<std::uint64_t>(sample / windows_), place = static_cast<std::uint64_t>(sample % windows_);
-  return static_cast<std::int64_t>(permuted(RandomStream(seed_, Purpose::kDataOrder, epoch), place, static_cast<std::uint64_t>(windows_)));
+  const auto epoch = static_cast<std::uint64_t>(sample / windows_),
+             place = static_cast<std::uint64_t>(sample % windows_);
+  return static_cast<std::int64_t>(
+      permuted(RandomStream(seed_, Purpose::kDataOrder, epoch), place, static_cast<std::uint64_t>(windows_)));
 }
 
 void WindowSampler::operator()(std::int64_t sample, const SampleView& view) const {

@@ -1,8 +1,10 @@
 #include "sextant/runtime/data/batch.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -11,8 +13,18 @@
 namespace sextant {
 namespace {
 
+// A folder of this process' own, gone at its end.
+std::string folder() {
+  static const struct Own {
+    Own() : path(testing::TempDir() + "sextant_XXXXXX") { ::mkdtemp(path.data()); }
+    ~Own() { std::filesystem::remove_all(path); }
+    std::string path;
+  } own;
+  return own.path + "/";
+}
+
 std::string file(const std::string& name, const std::string& content) {
-  const std::string path = testing::TempDir() + name;
+  const std::string path = folder() + name;
   std::ofstream(path, std::ios::binary) << content;
   return path;
 }
@@ -39,7 +51,7 @@ TEST(WindowSampler, LabelsAreTheNextTokensAndPositionsCount) {
   }
 }
 
-TEST(WindowSampler, AnEpochVisitsEachWindowOnceInAnOrderOfItsOwn) {  // report 57
+TEST(WindowSampler, AnEpochVisitsEachWindowOnceInAnOrderOfItsOwn) {  // D1 of docs/traps.md
   const WindowSampler sampler(Tokens::open(file("b.txt", std::string(1001, 'x'))), 10, 9, Packing::kIgnore);
   ASSERT_EQ(sampler.windows(), 100);
   std::vector<std::int64_t> orders[2];
@@ -53,7 +65,8 @@ TEST(WindowSampler, AnEpochVisitsEachWindowOnceInAnOrderOfItsOwn) {  // report 5
     EXPECT_EQ(*seen.rbegin(), 99);
   }
   EXPECT_NE(orders[0], orders[1]);
-  const WindowSampler again(Tokens::open(file("b.txt", std::string(1001, 'x'))), 10, 9, Packing::kIgnore), other(Tokens::open(file("b.txt", std::string(1001, 'x'))), 10, 10, Packing::kIgnore);
+  const WindowSampler again(Tokens::open(file("b.txt", std::string(1001, 'x'))), 10, 9, Packing::kIgnore),
+      other(Tokens::open(file("b.txt", std::string(1001, 'x'))), 10, 10, Packing::kIgnore);
   EXPECT_EQ(again.window(42), sampler.window(42));
   int moved = 0;
   for (std::int64_t j = 0; j < 100; ++j) moved += other.window(j) != sampler.window(j);
@@ -61,7 +74,7 @@ TEST(WindowSampler, AnEpochVisitsEachWindowOnceInAnOrderOfItsOwn) {  // report 5
 }
 
 TEST(WindowSampler, SeparateDocumentsDoNotSeeEachOther) {
-  const std::string path = testing::TempDir() + "docs.tokens";
+  const std::string path = folder() + "docs.tokens";
   TokenWriter writer(path, kByteVocabulary);
   writer.document("ab");
   writer.document("cde");
@@ -96,13 +109,20 @@ std::string error_of(const std::string& path, std::int64_t sequence = 4) {
 }
 
 TEST(Tokens, BadFilesSayWhatIsOff) {
-  EXPECT_EQ(error_of(testing::TempDir() + "missing.txt"), "missing.txt: cannot be read: No such file or directory");
+  EXPECT_EQ(error_of(folder() + "missing.txt"), "missing.txt: cannot be read: No such file or directory");
   EXPECT_EQ(error_of(file("empty.txt", "")), "empty.txt: is empty; give a file with text");
-  EXPECT_EQ(error_of(file("bin.txt", std::string("ab\0cd", 5))), "bin.txt: byte 2 is NUL, so this is no text; give plain text, or a token file made by 'sextant data'");
-  EXPECT_EQ(error_of(file("short.txt", "abc"), 8), "short.txt: has 4 tokens, too few for one sequence of 8 and its next token; use sequence <= 3 or more text");
-  EXPECT_EQ(error_of(file("cut.tokens", "SXTOKENS\1\0")), "cut.tokens: damaged token file: has 9 bytes, less than its header of 32; make it again with 'sextant data'");
+  EXPECT_EQ(error_of(file("bin.txt", std::string("ab\0cd", 5))),
+            "bin.txt: byte 2 is NUL, so this is no text; give plain text, or a token file made by 'sextant data'");
+  EXPECT_EQ(
+      error_of(file("short.txt", "abc"), 8),
+      "short.txt: has 4 tokens, too few for one sequence of 8 and its next token; use sequence <= 3 or more text");
+  EXPECT_EQ(
+      error_of(file("cut.tokens", "SXTOKENS\1\0")),
+      "cut.tokens: damaged token file: has 9 bytes, less than its header of 32; make it again with 'sextant data'");
   std::string header("SXTOKENS\1\0\0\0\2\0\0\0\1\1\0\0\0\0\0\0\x5\0\0\0\0\0\0\0", 32);
-  EXPECT_EQ(error_of(file("few.tokens", header + "abcd")), "few.tokens: damaged token file: its header says 5 tokens, the file holds 2; make it again with 'sextant data'");
+  EXPECT_EQ(
+      error_of(file("few.tokens", header + "abcd")),
+      "few.tokens: damaged token file: its header says 5 tokens, the file holds 2; make it again with 'sextant data'");
 }
 
 }  // namespace

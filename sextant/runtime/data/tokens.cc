@@ -24,7 +24,9 @@ static_assert(sizeof(Header) == 32);
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) {
-  const auto fail = [&](const std::string& why) { throw InvalidInput(str(printable(path), ": ", why), ExitCode::kStorage); };
+  const auto fail = [&](const std::string& why) {
+    throw InvalidInput(str(printable(path), ": ", why), ExitCode::kStorage);
+  };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail(str("cannot be read: ", std::strerror(errno)));
   struct stat info {};
@@ -53,7 +55,9 @@ MappedFile::~MappedFile() {
 void require_text(std::span<const std::byte> bytes, const std::string& path) {
   const char* kAdvice = "so this is no text; give plain text, or a token file made by 'sextant data'";
   if (const void* nul = bytes.empty() ? nullptr : std::memchr(bytes.data(), 0, bytes.size()))
-    throw InvalidInput(str(printable(path), ": byte ", static_cast<const std::byte*>(nul) - bytes.data(), " is NUL, ", kAdvice), ExitCode::kCorrupt);
+    throw InvalidInput(
+        str(printable(path), ": byte ", static_cast<const std::byte*>(nul) - bytes.data(), " is NUL, ", kAdvice),
+        ExitCode::kCorrupt);
   std::int64_t control = 0;
   const auto head = bytes.first(std::min<std::size_t>(bytes.size(), std::size_t{1} << 20));
   for (const std::byte byte : head) {
@@ -61,7 +65,9 @@ void require_text(std::span<const std::byte> bytes, const std::string& path) {
     control += b < 0x20 && b != '\n' && b != '\t' && b != '\r' && b != '\f';
   }
   if (control * 10 > static_cast<std::int64_t>(head.size()))
-    throw InvalidInput(str(printable(path), ": ", control, " of the first ", head.size(), " bytes are control bytes, ", kAdvice), ExitCode::kCorrupt);
+    throw InvalidInput(
+        str(printable(path), ": ", control, " of the first ", head.size(), " bytes are control bytes, ", kAdvice),
+        ExitCode::kCorrupt);
 }
 
 Tokens Tokens::open(const std::string& path) {
@@ -77,21 +83,29 @@ Tokens Tokens::open(const std::string& path) {
     t.count_ = static_cast<std::int64_t>(bytes.size()) + 1;
     return t;
   }
-  const auto corrupt = [&](const std::string& why) { throw InvalidInput(str(printable(path), ": damaged token file: ", why, "; make it again with 'sextant data'"), ExitCode::kCorrupt); };
-  if (bytes.size() < sizeof(Header)) corrupt(str("has ", bytes.size(), " bytes, less than its header of ", sizeof(Header)));
+  const auto corrupt = [&](const std::string& why) {
+    throw InvalidInput(str(printable(path), ": damaged token file: ", why, "; make it again with 'sextant data'"),
+                       ExitCode::kCorrupt);
+  };
+  if (bytes.size() < sizeof(Header))
+    corrupt(str("has ", bytes.size(), " bytes, less than its header of ", sizeof(Header)));
   Header h;
   std::memcpy(&h, bytes.data(), sizeof h);
   if (h.version != 1) corrupt(str("version ", h.version, ", known: 1"));
   if (h.width != 2 && h.width != 4) corrupt(str(h.width, " bytes per token, known: 2, 4"));
   if (h.vocabulary == 0 || h.vocabulary > (std::uint64_t{1} << 31)) corrupt(str("vocabulary ", h.vocabulary));
-  const std::uint64_t held = (bytes.size() - sizeof(Header)) / h.width, beyond = (bytes.size() - sizeof(Header)) % h.width;
-  if (h.count != held || beyond != 0) corrupt(str("its header says ", h.count, " tokens, the file holds ", held, beyond ? str(" and ", beyond, " bytes more") : ""));
+  const std::uint64_t held = (bytes.size() - sizeof(Header)) / h.width,
+                      beyond = (bytes.size() - sizeof(Header)) % h.width;
+  if (h.count != held || beyond != 0)
+    corrupt(str("its header says ", h.count, " tokens, the file holds ", held,
+                beyond ? str(" and ", beyond, " bytes more") : ""));
   t.width_ = static_cast<int>(h.width);
   t.count_ = static_cast<std::int64_t>(h.count);
   t.vocabulary_ = static_cast<std::int64_t>(h.vocabulary);
   t.text_ = reinterpret_cast<const unsigned char*>(bytes.data()) + sizeof(Header);
   for (std::int64_t i = 0; i < t.count_; ++i)
-    if (t[i] < 0 || t[i] >= t.vocabulary_) corrupt(str("token ", i, " is ", t[i], ", its header says a vocabulary of ", t.vocabulary_));
+    if (t[i] < 0 || t[i] >= t.vocabulary_)
+      corrupt(str("token ", i, " is ", t[i], ", its header says a vocabulary of ", t.vocabulary_));
   return t;
 }
 

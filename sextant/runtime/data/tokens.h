@@ -40,7 +40,8 @@ class Tokens {
   std::int64_t vocabulary() const { return vocabulary_; }
   std::int32_t operator[](std::int64_t i) const {
     if (width_ == 0) return i + 1 == count_ ? kEndOfText : static_cast<std::int32_t>(text_[i]);
-    return width_ == 2 ? reinterpret_cast<const std::uint16_t*>(text_)[i] : reinterpret_cast<const std::int32_t*>(text_)[i];
+    return width_ == 2 ? reinterpret_cast<const std::uint16_t*>(text_)[i]
+                       : reinterpret_cast<const std::int32_t*>(text_)[i];
   }
   const std::string& path() const { return path_; }
 
@@ -52,8 +53,8 @@ class Tokens {
   std::int64_t count_ = 0, vocabulary_ = kByteVocabulary;
 };
 
-/// Writes documents (each followed by kEndOfText) as a token file. Layout, little-endian: "SXTOKENS", u32 version 1, u32
-/// bytes per token (2 or 4), u64 vocabulary, u64 count, then the tokens.
+/// Writes documents (each followed by kEndOfText) as a token file. Layout, little-endian: "SXTOKENS", u32 version 1,
+/// u32 bytes per token (2 or 4), u64 vocabulary, u64 count, then the tokens.
 class TokenWriter {
  public:
   TokenWriter(const std::string& path, std::int64_t vocabulary);

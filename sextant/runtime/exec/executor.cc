@@ -43,28 +43,37 @@ Coordinates coordinates_of(int rank, const MeshSizes& mesh) {
 
 Bytes data_bytes(const Program& program) {
   Bytes sum;
-  for (const auto& [name, spec] : data_tensors(program)) sum += aligned({spec.elements() * size_of(spec.dtype) * program.num_microbatches});
+  for (const auto& [name, spec] : data_tensors(program))
+    sum += aligned({spec.elements() * size_of(spec.dtype) * program.num_microbatches});
   return sum;
 }
 
-Bytes state_bytes_per_element(const Program& program, OptimizerKind kind) { return {state_values(kind) * size_of(program.dtype)}; }
+Bytes state_bytes_per_element(const Program& program, OptimizerKind kind) {
+  return {state_values(kind) * size_of(program.dtype)};
+}
 
 Executor::Executor(const Program& program, const KernelTable& kernels, Communicator& world, ExecutorOptions options)
     : program_(program),
       rank_(program.by_pp.at(0)),
       options_(std::move(options)),
-      memory_(plan_memory(program, state_bytes_per_element(program, options_.optimizer.kind), data_bytes(program), options_.threads)),
+      memory_(plan_memory(program, state_bytes_per_element(program, options_.optimizer.kind), data_bytes(program),
+                          options_.threads)),
       // Best fit leaves gaps; address space costs nothing until touched.
       pool_(options_.memory.value > 0 ? options_.memory : memory_.peak * 2 + Bytes{1 << 26}, options_.poison),
       team_(options_.threads, options_.spin),
       world_(world) {
   check(world.size() == program.mesh.num_ranks(), "the world has as many ranks as the program");
   if (program.mesh[Axis::kTp] > 1 || program.mesh[Axis::kCp] > 1)
-    throw InvalidInput("this runtime runs data-parallel plans; tp and cp above 1 can be checked and printed, not trained yet: set tp = 1, cp = 1");
+    throw InvalidInput(
+        "this runtime runs data-parallel plans; tp and cp above 1 can be checked and printed, not trained yet: set tp "
+        "= 1, cp = 1");
 
   const Coordinates own = coordinates_of(world.rank(), program.mesh);
-  zero_ = world.group(ranks_where(program.mesh, [&](const Coordinates& c) { return c.tp == own.tp && c.dp_replicate == own.dp_replicate; }));
-  replicas_ = world.group(ranks_where(program.mesh, [&](const Coordinates& c) { return c.tp == own.tp && c.cp == own.cp && c.dp_shard == own.dp_shard; }));
+  zero_ = world.group(ranks_where(
+      program.mesh, [&](const Coordinates& c) { return c.tp == own.tp && c.dp_replicate == own.dp_replicate; }));
+  replicas_ = world.group(ranks_where(program.mesh, [&](const Coordinates& c) {
+    return c.tp == own.tp && c.cp == own.cp && c.dp_shard == own.dp_shard;
+  }));
   data_group_ = world.group(ranks_where(program.mesh, [&](const Coordinates& c) { return c.tp == own.tp; }));
 
   const std::int64_t unit_bytes = size_of(program.dtype);
@@ -80,16 +89,20 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
     };
     memory.parameters = take(bytes, MemoryTag::kParameters);
     memory.gradients = take(bytes, MemoryTag::kGradients);
-    if (const int values = state_values(options_.optimizer.kind)) memory.state = take(bytes * values, MemoryTag::kOptimizer);
+    if (const int values = state_values(options_.optimizer.kind))
+      memory.state = take(bytes * values, MemoryTag::kOptimizer);
     for (const Placed& p : bucket.parameters) {
-      const Parameter& parameter = rank_.units[static_cast<std::size_t>(p.unit)].parameters[static_cast<std::size_t>(p.parameter)];
+      const Parameter& parameter =
+          rank_.units[static_cast<std::size_t>(p.unit)].parameters[static_cast<std::size_t>(p.parameter)];
       placed_[parameter.spec.name] = {static_cast<int>(b), p.offset, p.size};
       memory.ranges.push_back({p.offset, p.offset + p.size, parameter.is_matrix});
     }
     buckets_.push_back(std::move(memory));
   }
   for (const auto& [name, spec] : data_tensors(program))
-    data_[name] = {Buffer(pool_, {spec.elements() * size_of(spec.dtype) * program.num_microbatches}, tag(MemoryTag::kData)), spec.elements()};
+    data_[name] = {
+        Buffer(pool_, {spec.elements() * size_of(spec.dtype) * program.num_microbatches}, tag(MemoryTag::kData)),
+        spec.elements()};
 
   instances_.resize(static_cast<std::size_t>(program.num_microbatches));
   for (std::size_t u = 0; u < rank_.units.size(); ++u) {
@@ -97,7 +110,9 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
     ReadyUnit ready;
     for (const Slot& slot : unit.slots) ready.specs.push_back(local(slot.spec, program.mesh));
     const auto prepare = [&](const TimedSteps& timed, std::vector<ReadyStep>& out) {
-      for (const Step& step : timed.steps) out.push_back({kernels.find(step.op->kind(), step.pass, program.dtype), str(step.op->kind(), " ", name_of(step.pass))});
+      for (const Step& step : timed.steps)
+        out.push_back(
+            {kernels.find(step.op->kind(), step.pass, program.dtype), str(step.op->kind(), " ", name_of(step.pass))});
     };
     prepare(memory_.units[u].f, ready.f);
     prepare(memory_.units[u].b, ready.b);
@@ -106,9 +121,10 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
     for (std::size_t s = 0; s < unit.slots.size(); ++s) {
       const Slot& slot = unit.slots[s];
       if (slot.life == Life::kResult) loss_ = Buffer(pool_, {8}, tag(MemoryTag::kGradients));
-      void* data = slot.life == Life::kParameter ? place(slot.spec.name, false)
+      void* data = slot.life == Life::kParameter  ? place(slot.spec.name, false)
                    : slot.life == Life::kGradient ? place(slot.spec.name.substr(2), true)  // "d." in front
-                   : slot.life == Life::kResult ? loss_.data() : nullptr;
+                   : slot.life == Life::kResult   ? loss_.data()
+                                                  : nullptr;
       if (!data) continue;
       per_step_[u][s] = &shared_[slot.spec.name];
       *per_step_[u][s] = {data, false};
@@ -122,7 +138,8 @@ void* Executor::place(const std::string& name, bool gradient) {
   const auto found = placed_.find(name);
   check(found != placed_.end(), "a parameter has a place in a bucket");
   const BucketMemory& bucket = buckets_[static_cast<std::size_t>(found->second.bucket)];
-  return static_cast<char*>((gradient ? bucket.gradients : bucket.parameters).data()) + found->second.offset * size_of(program_.dtype);
+  return static_cast<char*>((gradient ? bucket.gradients : bucket.parameters).data()) +
+         found->second.offset * size_of(program_.dtype);
 }
 
 void Executor::initialise() {
@@ -133,17 +150,23 @@ void Executor::initialise() {
         using T = std::remove_pointer_t<decltype(values)>;
         team_.split(p.spec.elements(), 4096, [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t i = begin; i < end; ++i) {
-            if (p.initial.kind == Initial::Kind::kNormal) values[i] = static_cast<T>(p.initial.deviation * stream.normal(static_cast<std::uint64_t>(i)));
-            else values[i] = p.initial.kind == Initial::Kind::kOnes ? T{1} : T{0};
+            if (p.initial.kind == Initial::Kind::kNormal)
+              values[i] = static_cast<T>(p.initial.deviation * stream.normal(static_cast<std::uint64_t>(i)));
+            else
+              values[i] = p.initial.kind == Initial::Kind::kOnes ? T{1} : T{0};
           }
         });
       };
-      if (program_.dtype == DType::kF64) fill(parameter<double>(p.spec.name).data());
-      else fill(parameter<float>(p.spec.name).data());
+      if (program_.dtype == DType::kF64)
+        fill(parameter<double>(p.spec.name).data());
+      else
+        fill(parameter<float>(p.spec.name).data());
     }
 }
 
-Seconds Executor::now() const { return {std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count()}; }
+Seconds Executor::now() const {
+  return {std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count()};
+}
 
 void Executor::end_event(const std::string& what, Bytes bytes) {
   const Seconds end = now();
@@ -153,7 +176,9 @@ void Executor::end_event(const std::string& what, Bytes bytes) {
 
 Executor::Instance& Executor::instance(int unit, int slot, int microbatch) {
   Instance* per_step = per_step_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(slot)];
-  return per_step ? *per_step : instances_[static_cast<std::size_t>(microbatch)][static_cast<std::size_t>(unit)][static_cast<std::size_t>(slot)];
+  return per_step ? *per_step
+                  : instances_[static_cast<std::size_t>(microbatch)][static_cast<std::size_t>(unit)]
+                              [static_cast<std::size_t>(slot)];
 }
 
 void Executor::hand_over(int from_unit, int from_slot, int to_unit, int to_slot, int microbatch) {
@@ -162,7 +187,10 @@ void Executor::hand_over(int from_unit, int from_slot, int to_unit, int to_slot,
   instance(to_unit, to_slot, microbatch) = std::exchange(from, {});
 }
 
-Payload Executor::gradients_of(int bucket) { return {buckets_[static_cast<std::size_t>(bucket)].gradients.data(), rank_.buckets[static_cast<std::size_t>(bucket)].elements, program_.dtype}; }
+Payload Executor::gradients_of(int bucket) {
+  return {buckets_[static_cast<std::size_t>(bucket)].gradients.data(),
+          rank_.buckets[static_cast<std::size_t>(bucket)].elements, program_.dtype};
+}
 
 void Executor::run(const Instruction& instruction) {
   const int u = instruction.unit, m = instruction.microbatch;
@@ -172,8 +200,10 @@ void Executor::run(const Instruction& instruction) {
   const TimedSteps& list = forward ? timed.f : timed.b;
   const auto& ready = forward ? units_[static_cast<std::size_t>(u)].f : units_[static_cast<std::size_t>(u)].b;
   const auto& specs = units_[static_cast<std::size_t>(u)].specs;
-  if (forward && unit.input >= 0) hand_over(u - 1, rank_.units[static_cast<std::size_t>(u) - 1].output, u, unit.input, m);
-  if (!forward && unit.output_gradient >= 0) hand_over(u + 1, rank_.units[static_cast<std::size_t>(u) + 1].input_gradient, u, unit.output_gradient, m);
+  if (forward && unit.input >= 0)
+    hand_over(u - 1, rank_.units[static_cast<std::size_t>(u) - 1].output, u, unit.input, m);
+  if (!forward && unit.output_gradient >= 0)
+    hand_over(u + 1, rank_.units[static_cast<std::size_t>(u) + 1].input_gradient, u, unit.output_gradient, m);
 
   std::vector<View> reads, writes;
   std::array<bool, 64> add{};
@@ -181,12 +211,15 @@ void Executor::run(const Instruction& instruction) {
     const Slot& s = unit.slots[static_cast<std::size_t>(slot)];
     if (s.life != Life::kData) return View{instance(u, slot, m).data, &specs[static_cast<std::size_t>(slot)]};
     const DataTensor& tensor = data_.at(s.spec.name);
-    return View{static_cast<char*>(tensor.buffer.data()) + m * tensor.elements * size_of(s.spec.dtype), &specs[static_cast<std::size_t>(slot)]};
+    return View{static_cast<char*>(tensor.buffer.data()) + m * tensor.elements * size_of(s.spec.dtype),
+                &specs[static_cast<std::size_t>(slot)]};
   };
   for (std::size_t s = 0; s < list.steps.size(); ++s) {
     const Step& step = list.steps[s];
     for (const int slot : list.allocate[s])
-      instance(u, slot, m) = {pool_.allocate(slot_bytes(unit, slot, program_.mesh), tag(tag_of(unit.slots[static_cast<std::size_t>(slot)].life))), false};
+      instance(u, slot, m) = {pool_.allocate(slot_bytes(unit, slot, program_.mesh),
+                                             tag(tag_of(unit.slots[static_cast<std::size_t>(slot)].life))),
+                              false};
     Buffer scratch;
     if (list.scratch[s].value > 0) scratch = Buffer(pool_, list.scratch[s], tag(MemoryTag::kScratch));
     reads.clear(), writes.clear();
@@ -202,7 +235,8 @@ void Executor::run(const Instruction& instruction) {
       Instance& target = instance(u, step.writes[w], m);
       add[w] = std::exchange(target.written, true);
     }
-    ready[s].kernel({*step.op, step.pass, reads, writes, std::span(add).first(writes.size()), scratch.data(), team_, options_.seed, 1.0 / static_cast<double>(std::max<std::int64_t>(1, result_.tokens))});
+    ready[s].kernel({*step.op, step.pass, reads, writes, std::span(add).first(writes.size()), scratch.data(), team_,
+                     options_.seed, 1.0 / static_cast<double>(std::max<std::int64_t>(1, result_.tokens))});
     for (const int slot : list.free[s]) {
       Instance& gone = instance(u, slot, m);
       pool_.free(gone.data);
@@ -233,14 +267,23 @@ StepResult Executor::step(double rate, bool wish_to_stop) {
         result_.tokens = static_cast<std::int64_t>(valid);
         break;
       }
-      case Code::kRun: run(instruction); continue;
-      case Code::kReduce: pending_[b] = zero_->all_reduce(gradients_of(instruction.bucket)); break;
-      case Code::kWait: pending_[b].wait(); break;
-      case Code::kReduceRest: replicas_->all_reduce(gradients_of(instruction.bucket)).wait(); break;
+      case Code::kRun:
+        run(instruction);
+        continue;
+      case Code::kReduce:
+        pending_[b] = zero_->all_reduce(gradients_of(instruction.bucket));
+        break;
+      case Code::kWait:
+        pending_[b].wait();
+        break;
+      case Code::kReduceRest:
+        replicas_->all_reduce(gradients_of(instruction.bucket)).wait();
+        break;
       case Code::kGradNorm: {
         double squares = 0;
         for (const BucketMemory& bucket : buckets_)
-          squares += program_.dtype == DType::kF64 ? sum_of_squares(team_, bucket.ranges, bucket.gradients.as<double>()) : sum_of_squares(team_, bucket.ranges, bucket.gradients.as<float>());
+          squares += program_.dtype == DType::kF64 ? sum_of_squares(team_, bucket.ranges, bucket.gradients.as<double>())
+                                                   : sum_of_squares(team_, bucket.ranges, bucket.gradients.as<float>());
         result_.grad_norm = std::sqrt(squares);
         double sums[kNormValues] = {*loss_.as<double>(), wish_to_stop ? 1.0 : 0.0};
         data_group_->all_reduce({sums, kNormValues, DType::kF64}).wait();
@@ -250,11 +293,15 @@ StepResult Executor::step(double rate, bool wish_to_stop) {
       }
       case Code::kDecide:
         // Loss and norm are sums over all ranks, so every rank decides alike.
-        if (result_.tokens == 0) result_.reason = "the step has no valid label";
-        else if (!std::isfinite(result_.loss)) result_.reason = str("the loss is ", std::isnan(result_.loss) ? "not a number" : "infinite");
-        else if (!std::isfinite(result_.grad_norm)) result_.reason = str("the gradient norm is ", std::isnan(result_.grad_norm) ? "not a number" : "infinite");
+        if (result_.tokens == 0)
+          result_.reason = "the step has no valid label";
+        else if (!std::isfinite(result_.loss))
+          result_.reason = str("the loss is ", std::isnan(result_.loss) ? "not a number" : "infinite");
+        else if (!std::isfinite(result_.grad_norm))
+          result_.reason = str("the gradient norm is ", std::isnan(result_.grad_norm) ? "not a number" : "infinite");
         result_.skipped = !result_.reason.empty();
-        if (options_.optimizer.clip_norm > 0 && result_.grad_norm > options_.optimizer.clip_norm) clip_ = options_.optimizer.clip_norm / result_.grad_norm;
+        if (options_.optimizer.clip_norm > 0 && result_.grad_norm > options_.optimizer.clip_norm)
+          clip_ = options_.optimizer.clip_norm / result_.grad_norm;
         break;
       case Code::kOptStep: {
         if (result_.skipped || rate_ < 0) break;
@@ -265,10 +312,14 @@ StepResult Executor::step(double rate, bool wish_to_stop) {
           const std::int64_t elements = rank_.buckets[n].elements;
           const auto update = [&](auto* parameters) {
             using T = std::remove_pointer_t<decltype(parameters)>;
-            optimizer_step<T>(team_, options_.optimizer, rate_, updates_, clip_, bucket.ranges, parameters, bucket.gradients.as<T>(), bucket.state.as<T>(), bucket.state.as<T>() ? bucket.state.as<T>() + elements : nullptr);
+            optimizer_step<T>(team_, options_.optimizer, rate_, updates_, clip_, bucket.ranges, parameters,
+                              bucket.gradients.as<T>(), bucket.state.as<T>(),
+                              bucket.state.as<T>() ? bucket.state.as<T>() + elements : nullptr);
           };
-          if (program_.dtype == DType::kF64) update(bucket.parameters.as<double>());
-          else update(bucket.parameters.as<float>());
+          if (program_.dtype == DType::kF64)
+            update(bucket.parameters.as<double>());
+          else
+            update(bucket.parameters.as<float>());
         }
         break;
       }
@@ -294,10 +345,10 @@ View Executor::forward() {
   return {instance(num_units - 1, output, 0).data, &units_.back().specs[static_cast<std::size_t>(output)]};
 }
 
-StepBytes Executor::received() const {
-  return {zero_->received(), replicas_->received(), data_group_->received()};
-}
+StepBytes Executor::received() const { return {zero_->received(), replicas_->received(), data_group_->received()}; }
 
-StepBytes Executor::promised() const { return promised_bytes(program_, zero_->rank(), replicas_->rank(), data_group_->rank()); }
+StepBytes Executor::promised() const {
+  return promised_bytes(program_, zero_->rank(), replicas_->rank(), data_group_->rank());
+}
 
 }  // namespace sextant

@@ -23,12 +23,12 @@ struct ExecutorOptions {
 
 /// What a step did; equal on all ranks.
 struct StepResult {
-  double loss = 0;             ///< mean over the step's valid tokens
-  std::int64_t tokens = 0;     ///< valid ones
-  double grad_norm = 0;        ///< before clipping
+  double loss = 0;          ///< mean over the step's valid tokens
+  std::int64_t tokens = 0;  ///< valid ones
+  double grad_norm = 0;     ///< before clipping
   double learning_rate = 0;
-  bool stop = false;           ///< some rank wished to stop behind this step
-  bool skipped = false;        ///< nothing was updated; `reason` says why
+  bool stop = false;     ///< some rank wished to stop behind this step
+  bool skipped = false;  ///< nothing was updated; `reason` says why
   std::string reason;
 };
 
@@ -54,7 +54,8 @@ class Executor {
   std::span<T> data(const std::string& name, int microbatch) {
     const auto found = data_.find(name);
     if (found == data_.end()) return {};
-    return {found->second.buffer.template as<T>() + microbatch * found->second.elements, static_cast<std::size_t>(found->second.elements)};
+    return {found->second.buffer.template as<T>() + microbatch * found->second.elements,
+            static_cast<std::size_t>(found->second.elements)};
   }
 
   /// Runs the program once. `rate`: learning rate; a rate below 0 leaves out the optimizer. A wish to stop reaches all
@@ -65,14 +66,23 @@ class Executor {
   View forward();
 
   /// Local elements of a parameter or its gradient, by logical name.
-  template <class T> std::span<T> parameter(const std::string& name) { return {static_cast<T*>(place(name, false)), static_cast<std::size_t>(placed_.at(name).size)}; }
-  template <class T> std::span<T> gradient(const std::string& name) { return {static_cast<T*>(place(name, true)), static_cast<std::size_t>(placed_.at(name).size)}; }
-  std::span<std::byte> parameter_bytes(const std::string& name) { return {static_cast<std::byte*>(place(name, false)), static_cast<std::size_t>(placed_.at(name).size * size_of(program_.dtype))}; }
+  template <class T>
+  std::span<T> parameter(const std::string& name) {
+    return {static_cast<T*>(place(name, false)), static_cast<std::size_t>(placed_.at(name).size)};
+  }
+  template <class T>
+  std::span<T> gradient(const std::string& name) {
+    return {static_cast<T*>(place(name, true)), static_cast<std::size_t>(placed_.at(name).size)};
+  }
+  std::span<std::byte> parameter_bytes(const std::string& name) {
+    return {static_cast<std::byte*>(place(name, false)),
+            static_cast<std::size_t>(placed_.at(name).size * size_of(program_.dtype))};
+  }
 
   const Pool& pool() const { return pool_; }
   const MemoryPlan& memory_plan() const { return memory_; }
-  StepBytes received() const;              ///< so far, by group
-  StepBytes promised() const;              ///< of one step on this rank
+  StepBytes received() const;                             ///< so far, by group
+  StepBytes promised() const;                             ///< of one step on this rank
   const Timeline& timeline() const { return timeline_; }  ///< of the last step
   std::int64_t updates() const { return updates_; }
 
@@ -126,9 +136,9 @@ class Executor {
   std::map<std::string, DataTensor> data_;
   Buffer loss_;
   std::vector<std::vector<std::vector<Instance>>> instances_;  // [microbatch][unit][slot]
-  std::map<std::string, Instance> shared_;                     // parameters, gradients, loss, by slot name: a tied one is one
-  std::vector<std::vector<Instance*>> per_step_;               // [unit][slot] -> shared_
-  std::vector<Pending> pending_;                                  // per bucket; declared behind the buffers it uses
+  std::map<std::string, Instance> shared_;        // parameters, gradients, loss, by slot name: a tied one is one
+  std::vector<std::vector<Instance*>> per_step_;  // [unit][slot] -> shared_
+  std::vector<Pending> pending_;                  // per bucket; declared behind the buffers it uses
   StepResult result_;
   double rate_ = 0, clip_ = 1;
   std::int64_t updates_ = 0;

@@ -18,7 +18,9 @@ namespace {
 struct Shape {
   std::int64_t B, S, T, H, G, K;
 };
-Shape shape_of(const View& q, const View& k) { return {q.size('B'), q.size('S'), k.size('S'), q.size('H'), k.size('G'), q.size('K')}; }
+Shape shape_of(const View& q, const View& k) {
+  return {q.size('B'), q.size('S'), k.size('S'), q.size('H'), k.size('G'), q.size('K')};
+}
 
 struct Range {
   std::int64_t begin, end;
@@ -88,11 +90,13 @@ void attention_forward(const KernelCall& c) {
 template <class T>
 void attention_backward(const KernelCall& c) {
   const Shape n = shape_of(c.reads[0], c.reads[1]);
-  const T *q = c.reads[0].as<T>(), *k = c.reads[1].as<T>(), *v = c.reads[2].as<T>(), *o = c.reads[5].as<T>(), *lse = c.reads[6].as<T>(), *d_o = c.reads[7].as<T>();
+  const T *q = c.reads[0].as<T>(), *k = c.reads[1].as<T>(), *v = c.reads[2].as<T>(), *o = c.reads[5].as<T>(),
+          *lse = c.reads[6].as<T>(), *d_o = c.reads[7].as<T>();
   const auto *first = c.reads[3].as<std::int32_t>(), *last = c.reads[4].as<std::int32_t>();
   T *dq = c.writes[0].as<T>(), *dk = c.writes[1].as<T>(), *dv = c.writes[2].as<T>();
   const T scale = 1 / std::sqrt(static_cast<T>(n.K));
-  const std::int64_t row = n.H * n.K, kv_row = n.G * n.K, group = n.H / n.G, tasks = n.B * n.G, threads = c.team.threads();
+  const std::int64_t row = n.H * n.K, kv_row = n.G * n.K, group = n.H / n.G, tasks = n.B * n.G,
+                     threads = c.team.threads();
   c.team.run([&](int thread) {
     T* p = static_cast<T*>(c.scratch) + thread * 2 * Attention::kStripe * n.T;
     T* dp = p + Attention::kStripe * n.T;
@@ -130,7 +134,8 @@ void attention_backward(const KernelCall& c) {
           }
           gemm<T>(Transpose::kYes, Transpose::kNo, count, n.K, rows, p, count, d_o + at, row, 1, dv + kv_at, kv_row);
           gemm<T>(Transpose::kYes, Transpose::kNo, count, n.K, rows, dp, count, q + at, row, 1, dk + kv_at, kv_row);
-          gemm<T>(Transpose::kNo, Transpose::kNo, rows, n.K, count, dp, count, k + kv_at, kv_row, c.add[0] ? 1 : 0, dq + at, row);
+          gemm<T>(Transpose::kNo, Transpose::kNo, rows, n.K, count, dp, count, k + kv_at, kv_row, c.add[0] ? 1 : 0,
+                  dq + at, row);
         }
     }
   });

@@ -17,7 +17,9 @@ void dropout(const KernelCall& c) {
   const bool add = backward && c.add[0];
   c.team.split(in.rows(1), 1, [&, stream = rule.stream(c.seed)](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r)
-      each_channel<T>(rule, stream, tokens, r, width, [&](std::int64_t d, T factor) { y[r * width + d] = factor * x[r * width + d] + (add ? y[r * width + d] : T{0}); });
+      each_channel<T>(rule, stream, tokens, r, width, [&](std::int64_t d, T factor) {
+        y[r * width + d] = factor * x[r * width + d] + (add ? y[r * width + d] : T{0});
+      });
   });
 }
 

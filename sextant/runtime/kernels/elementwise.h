@@ -18,8 +18,10 @@ template <class T, class F>
 void each_gradient(const KernelCall& c, std::size_t write, const F& f) {
   T* d = c.writes[write].as<T>();
   const std::int64_t count = c.writes[write].elements();
-  if (c.add[write]) each(c, count, [=](std::int64_t i) { d[i] += f(i); });
-  else each(c, count, [=](std::int64_t i) { d[i] = f(i); });
+  if (c.add[write])
+    each(c, count, [=](std::int64_t i) { d[i] += f(i); });
+  else
+    each(c, count, [=](std::int64_t i) { d[i] = f(i); });
 }
 
 }  // namespace sextant

@@ -13,7 +13,8 @@ void embedding_forward(const KernelCall& c) {
   const T* w = c.reads[1].as<T>();
   T* y = c.writes[0].as<T>();
   c.team.split(c.reads[0].elements(), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t) std::memcpy(y + t * width, w + ids[t] * width, static_cast<std::size_t>(width) * sizeof(T));
+    for (std::int64_t t = begin; t < end; ++t)
+      std::memcpy(y + t * width, w + ids[t] * width, static_cast<std::size_t>(width) * sizeof(T));
   });
 }
 
@@ -26,7 +27,8 @@ void embedding_backward(const KernelCall& c) {
   const std::int64_t width = c.writes[1].last(1), rows = c.writes[1].rows(1), tokens = c.reads[0].elements();
   c.team.split(width, 16, [&](std::int64_t begin, std::int64_t end) {
     if (!c.add[1])
-      for (std::int64_t v = 0; v < rows; ++v) std::memset(dw + v * width + begin, 0, static_cast<std::size_t>(end - begin) * sizeof(T));
+      for (std::int64_t v = 0; v < rows; ++v)
+        std::memset(dw + v * width + begin, 0, static_cast<std::size_t>(end - begin) * sizeof(T));
     for (std::int64_t t = 0; t < tokens; ++t) {
       T* row = dw + ids[t] * width;
       const T* from = dy + t * width;

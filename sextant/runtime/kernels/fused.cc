@@ -22,14 +22,23 @@ void residual_norm(const KernelCall& c) {
   const T *y = c.reads[0].as<T>(), *r = c.reads[1].as<T>(), *bias = residual.has_bias ? c.reads[2].as<T>() : nullptr;
   const auto* tokens = residual.rule.probability > 0 ? c.reads[residual.has_bias ? 3 : 2].as<std::int64_t>() : nullptr;
   T* sum = c.writes[0].as<T>();
-  const NormRows<T, layer> rows{c.reads[0].last(1), static_cast<T>(norm.epsilon), c.reads[own].as<T>(), layer ? c.reads[own + 1].as<T>() : nullptr,
-                                c.writes[1].as<T>(), layer ? c.writes[2].as<T>() : nullptr, c.writes[layer ? 3 : 2].as<T>()};
+  const NormRows<T, layer> rows{c.reads[0].last(1),
+                                static_cast<T>(norm.epsilon),
+                                c.reads[own].as<T>(),
+                                layer ? c.reads[own + 1].as<T>() : nullptr,
+                                c.writes[1].as<T>(),
+                                layer ? c.writes[2].as<T>() : nullptr,
+                                c.writes[layer ? 3 : 2].as<T>()};
   const std::int64_t n = rows.n;
   c.team.split(c.reads[0].rows(1), 1, [&, stream = residual.rule.stream(c.seed)](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t at = row * n;
-      if (bias) each_channel<T>(residual.rule, stream, tokens, row, n, [=](std::int64_t d, T factor) { sum[at + d] = r[at + d] + factor * (y[at + d] + bias[d]); });
-      else each_channel<T>(residual.rule, stream, tokens, row, n, [=](std::int64_t d, T factor) { sum[at + d] = r[at + d] + factor * y[at + d]; });
+      if (bias)
+        each_channel<T>(residual.rule, stream, tokens, row, n,
+                        [=](std::int64_t d, T factor) { sum[at + d] = r[at + d] + factor * (y[at + d] + bias[d]); });
+      else
+        each_channel<T>(residual.rule, stream, tokens, row, n,
+                        [=](std::int64_t d, T factor) { sum[at + d] = r[at + d] + factor * y[at + d]; });
       rows.run(row, sum + at);
     }
   });

@@ -14,7 +14,8 @@ namespace {
 template <class T>
 std::vector<T> noise(std::int64_t n, std::uint64_t stream) {
   std::vector<T> x(static_cast<std::size_t>(n));
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(RandomStream(2, Purpose::kTest, stream).uniform(i) * 2 - 1);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = static_cast<T>(RandomStream(2, Purpose::kTest, stream).uniform(i) * 2 - 1);
   return x;
 }
 
@@ -25,7 +26,8 @@ void against_reference(double tolerance) {
     for (const Transpose ta : {Transpose::kNo, Transpose::kYes})
       for (const Transpose tb : {Transpose::kNo, Transpose::kYes})
         for (const T beta : {T{0}, T{1}}) {
-          const std::int64_t lda = (ta == Transpose::kYes ? m : k) + 3, ldb = (tb == Transpose::kYes ? k : n) + 2, ldc = n + 1;
+          const std::int64_t lda = (ta == Transpose::kYes ? m : k) + 3, ldb = (tb == Transpose::kYes ? k : n) + 2,
+                             ldc = n + 1;
           const auto a = noise<T>(lda * std::max(m, k), 1), b = noise<T>(ldb * std::max(n, k), 2);
           auto c = noise<T>(ldc * m, 3), wanted = c, portable = c;
           gemm<T>(ta, tb, m, n, k, a.data(), lda, b.data(), ldb, beta, c.data(), ldc);
@@ -44,7 +46,8 @@ TEST(Gemm, DoubleEqualsTheReference) { against_reference<double>(4e-16); }
 TEST(Gemm, ProductsOverATeamEqualThoseOfOneThread) {
   Team one(1), three(3);
   const std::int64_t m = 20, n = 70, k = 50;
-  const auto x = noise<double>(m * k, 1), w = noise<double>(n * k, 2), bias = noise<double>(n, 3), dy = noise<double>(m * n, 4);
+  const auto x = noise<double>(m * k, 1), w = noise<double>(n * k, 2), bias = noise<double>(n, 3),
+             dy = noise<double>(m * n, 4);
   const auto run = [&](Team& team) {
     std::vector<double> y(static_cast<std::size_t>(m * n)), dx = noise<double>(m * k, 5), dw = noise<double>(n * k, 6);
     product_forward<double>(team, m, n, k, x.data(), w.data(), bias.data(), y.data());

@@ -22,7 +22,8 @@ void head(const KernelCall& c) {
   const T scale = static_cast<T>(c.loss_scale);
   const std::int64_t chunk = Head::chunk(tokens, vocabulary);
   T* logits = static_cast<T*>(c.scratch);
-  auto* losses = reinterpret_cast<double*>(static_cast<char*>(c.scratch) + aligned({chunk * vocabulary * static_cast<std::int64_t>(sizeof(T))}).value);
+  auto* losses = reinterpret_cast<double*>(static_cast<char*>(c.scratch) +
+                                           aligned({chunk * vocabulary * static_cast<std::int64_t>(sizeof(T))}).value);
   double total = 0;
   for (std::int64_t begin = 0; begin < tokens; begin += chunk) {
     const std::int64_t rows = std::min(chunk, tokens - begin);

@@ -10,11 +10,15 @@ std::int64_t View::last(std::size_t n) const {
   return product;
 }
 
-void KernelTable::add(std::string kind, Pass pass, Kernel f32, Kernel f64) { kernels_[{std::move(kind), pass}] = {f32, f64}; }
+void KernelTable::add(std::string kind, Pass pass, Kernel f32, Kernel f64) {
+  kernels_[{std::move(kind), pass}] = {f32, f64};
+}
 
 Kernel KernelTable::find(std::string_view kind, Pass pass, DType dtype) const {
   const auto found = kernels_.find({std::string(kind), pass});
-  if (found == kernels_.end()) throw InvalidInput(str("no kernel for ", kind, " ", name_of(pass), ": this model can be planned but not trained by this build"));
+  if (found == kernels_.end())
+    throw InvalidInput(
+        str("no kernel for ", kind, " ", name_of(pass), ": this model can be planned but not trained by this build"));
   return dtype == DType::kF64 ? found->second.second : found->second.first;
 }
 

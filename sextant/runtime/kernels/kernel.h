@@ -14,7 +14,10 @@ namespace sextant {
 struct View {
   void* data = nullptr;
   const TensorSpec* spec = nullptr;
-  template <class T> T* as() const { return static_cast<T*>(data); }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
   std::int64_t size(Dim dim) const { return spec->size_of_dim(dim); }
   std::int64_t elements() const { return spec->elements(); }
   /// Product of the last `n` dims, and of all before them.
@@ -31,8 +34,8 @@ struct KernelCall {
   std::span<const bool> add;
   void* scratch = nullptr;  ///< as large as the op says
   Team& team;
-  std::uint64_t seed = 0;      ///< of dropout masks
-  double loss_scale = 1;       ///< 1 / valid tokens of the step: seeds the gradient of the loss
+  std::uint64_t seed = 0;  ///< of dropout masks
+  double loss_scale = 1;   ///< 1 / valid tokens of the step: seeds the gradient of the loss
 };
 using Kernel = void (*)(const KernelCall&);
 

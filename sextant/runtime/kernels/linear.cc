@@ -10,7 +10,8 @@ namespace {
 template <class T>
 void linear_forward(const KernelCall& c) {
   const auto [m, n, k] = matrix_sizes(*c.reads[0].spec, *c.reads[1].spec);
-  product_forward<T>(c.team, m, n, k, c.reads[0].as<T>(), c.reads[1].as<T>(), c.reads.size() > 2 ? c.reads[2].as<T>() : nullptr, c.writes[0].as<T>());
+  product_forward<T>(c.team, m, n, k, c.reads[0].as<T>(), c.reads[1].as<T>(),
+                     c.reads.size() > 2 ? c.reads[2].as<T>() : nullptr, c.writes[0].as<T>());
 }
 
 // Reads: w, dy. Writes: dx.
@@ -29,7 +30,8 @@ void linear_weight(const KernelCall& c) {
   if (c.writes.size() < 3) return;
   T* db = c.writes[2].as<T>();
   c.team.split(n, 16, [&, rows = m, stride = n](std::int64_t begin, std::int64_t end) {
-    if (!c.add[2]) for (std::int64_t j = begin; j < end; ++j) db[j] = 0;
+    if (!c.add[2])
+      for (std::int64_t j = begin; j < end; ++j) db[j] = 0;
     for (std::int64_t i = 0; i < rows; ++i) {
       const T* row = dy + i * stride;
 #pragma omp simd

@@ -36,6 +36,8 @@ inline T fast_tanh(T x) {
 inline double fast_tanh(double x) { return std::tanh(x); }
 
 template <class T>
-inline T logistic(T x) { return T{1} / (T{1} + fast_exp(-x)); }
+inline T logistic(T x) {
+  return T{1} / (T{1} + fast_exp(-x));
+}
 
 }  // namespace sextant

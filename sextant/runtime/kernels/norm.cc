@@ -11,15 +11,20 @@ template <class T, bool layer>
 void norm_forward(const KernelCall& c) {
   const std::int64_t n = c.reads[1].elements();
   const T* x = c.reads[0].as<T>();
-  const NormRows<T, layer> rows{n, static_cast<T>(static_cast<const Norm&>(c.op).epsilon), c.reads[1].as<T>(), layer ? c.reads[2].as<T>() : nullptr,
-                                c.writes[0].as<T>(), layer ? c.writes[1].as<T>() : nullptr, c.writes[layer ? 2 : 1].as<T>()};
+  const NormRows<T, layer> rows{n,
+                                static_cast<T>(static_cast<const Norm&>(c.op).epsilon),
+                                c.reads[1].as<T>(),
+                                layer ? c.reads[2].as<T>() : nullptr,
+                                c.writes[0].as<T>(),
+                                layer ? c.writes[1].as<T>() : nullptr,
+                                c.writes[layer ? 2 : 1].as<T>()};
   c.team.split(c.reads[0].elements() / n, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) rows.run(r, x + r * n);
   });
 }
 
-// Reads: x, w, (mean), 1/std, dy. Writes: dx, dw, (db). With h = (x - mean) / std: dx = (g - avg(g) - h avg(g h)) / std,
-// g = dy w; RMS norm has no mean, so no avg(g).
+// Reads: x, w, (mean), 1/std, dy. Writes: dx, dw, (db). With h = (x - mean) / std: dx = (g - avg(g) - h avg(g h)) /
+// std, g = dy w; RMS norm has no mean, so no avg(g).
 template <class T, bool layer>
 void norm_backward(const KernelCall& c) {
   const std::int64_t n = c.reads[1].elements(), rows = c.reads[0].elements() / n;

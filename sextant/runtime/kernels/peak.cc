@@ -4,7 +4,8 @@ namespace sextant {
 
 namespace {
 
-// Vectors as wide as a register, and as many as hide the latency of two units and still leave registers for the factors.
+// Vectors as wide as a register, and as many as hide the latency of two units and still leave registers for the
+// factors.
 #if defined(__AVX512F__)
 constexpr int kBytes = 64, kVectors = 16;
 #elif defined(__AVX__)

@@ -17,8 +17,12 @@ void residual_forward(const KernelCall& c) {
   c.team.split(c.reads[0].rows(1), 1, [&, stream = op.rule.stream(c.seed)](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t at = row * width;
-      if (bias) each_channel<T>(op.rule, stream, tokens, row, width, [=](std::int64_t d, T factor) { out[at + d] = r[at + d] + factor * (y[at + d] + bias[d]); });
-      else each_channel<T>(op.rule, stream, tokens, row, width, [=](std::int64_t d, T factor) { out[at + d] = r[at + d] + factor * y[at + d]; });
+      if (bias)
+        each_channel<T>(op.rule, stream, tokens, row, width,
+                        [=](std::int64_t d, T factor) { out[at + d] = r[at + d] + factor * (y[at + d] + bias[d]); });
+      else
+        each_channel<T>(op.rule, stream, tokens, row, width,
+                        [=](std::int64_t d, T factor) { out[at + d] = r[at + d] + factor * y[at + d]; });
     }
   });
 }
@@ -47,7 +51,8 @@ void residual_backward(const KernelCall& c) {
   if (!op.has_bias) return;
   T* db = c.writes[2].as<T>();
   c.team.split(width, 16, [&](std::int64_t begin, std::int64_t end) {
-    if (!c.add[2]) for (std::int64_t d = begin; d < end; ++d) db[d] = 0;
+    if (!c.add[2])
+      for (std::int64_t d = begin; d < end; ++d) db[d] = 0;
     for (std::int64_t row = 0; row < rows; ++row) {
       const T* from = g + row * width;
       if (!drops) {

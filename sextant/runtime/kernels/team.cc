@@ -23,7 +23,9 @@ Team::Team(int threads, int spin) : spin_(spin) {
     for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { serve(t); });
   } catch (const std::system_error& e) {
     stop();
-    throw InvalidInput(str("this machine cannot start ", threads, " threads for a rank (", e.what(), "); use a smaller train.threads"), ExitCode::kDoesNotFit);
+    throw InvalidInput(
+        str("this machine cannot start ", threads, " threads for a rank (", e.what(), "); use a smaller train.threads"),
+        ExitCode::kDoesNotFit);
   }
 }
 
@@ -43,8 +45,10 @@ void Team::start(Call call, const void* work) {
   round_.notify_all();
   work_on(call, work, 0);
   for (int spun = 0; busy_.load(std::memory_order_acquire) > 0; ++spun) {
-    if (spun < spin_) pause();
-    else std::this_thread::yield();
+    if (spun < spin_)
+      pause();
+    else
+      std::this_thread::yield();
   }
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
@@ -64,8 +68,10 @@ void Team::serve(int thread) {
   for (;;) {
     int spun = 0;
     while (round_.load(std::memory_order_acquire) == seen) {
-      if (++spun < spin_) pause();
-      else round_.wait(seen, std::memory_order_acquire);
+      if (++spun < spin_)
+        pause();
+      else
+        round_.wait(seen, std::memory_order_acquire);
     }
     ++seen;
     if (stopped_) return;

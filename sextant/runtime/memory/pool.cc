@@ -11,8 +11,10 @@
 namespace sextant {
 
 Pool::Pool(Bytes capacity, Poison poison) : capacity_(aligned(capacity).value), poison_(poison) {
-  void* range = ::mmap(nullptr, static_cast<std::size_t>(capacity_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (range == MAP_FAILED) throw InvalidInput(str("cannot reserve ", human(capacity), " of memory"), ExitCode::kDoesNotFit);
+  void* range = ::mmap(nullptr, static_cast<std::size_t>(capacity_), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED)
+    throw InvalidInput(str("cannot reserve ", human(capacity), " of memory"), ExitCode::kDoesNotFit);
   ::madvise(range, static_cast<std::size_t>(capacity_), MADV_HUGEPAGE);
   base_ = static_cast<std::byte*>(range);
   free_by_offset_[0] = capacity_;
@@ -25,8 +27,9 @@ void* Pool::allocate(Bytes bytes, int tag) {
   const std::int64_t size = std::max(aligned(bytes).value, kAlignment);
   const auto found = free_by_size_.lower_bound({size, 0});
   if (found == free_by_size_.end())
-    throw InvalidInput(str("out of memory: ", human(bytes), " more on top of ", human(live_), " do not fit the ", human(Bytes{capacity_}),
-                           " of this rank; use a smaller microbatch_size, sequence or model"), ExitCode::kDoesNotFit);
+    throw InvalidInput(str("out of memory: ", human(bytes), " more on top of ", human(live_), " do not fit the ",
+                           human(Bytes{capacity_}), " of this rank; use a smaller microbatch_size, sequence or model"),
+                       ExitCode::kDoesNotFit);
   const auto [whole, offset] = *found;
   free_by_size_.erase(found);
   free_by_offset_.erase(offset);
@@ -39,7 +42,8 @@ void* Pool::allocate(Bytes bytes, int tag) {
   live_ += {size};
   if (live_ > peak_) peak_ = live_, at_peak_ = by_tag_;
   extent_ = std::max(extent_, Bytes{offset + size});
-  if (poison_ == Poison::kOn) std::memset(base_ + offset, 0xff, static_cast<std::size_t>(size));  // NaN as float and as double
+  if (poison_ == Poison::kOn)
+    std::memset(base_ + offset, 0xff, static_cast<std::size_t>(size));  // NaN as float and as double
   return base_ + offset;
 }
 

@@ -28,9 +28,9 @@ class Pool {
 
   Bytes live() const { return live_; }
   Bytes live(int tag) const { return by_tag_[static_cast<std::size_t>(tag)]; }
-  Bytes peak() const { return peak_; }                                      ///< greatest live(), exact
-  const std::array<Bytes, kMaxTags>& at_peak() const { return at_peak_; }   ///< live by tag at that moment
-  Bytes extent() const { return extent_; }                                  ///< how far the range was ever used
+  Bytes peak() const { return peak_; }                                     ///< greatest live(), exact
+  const std::array<Bytes, kMaxTags>& at_peak() const { return at_peak_; }  ///< live by tag at that moment
+  Bytes extent() const { return extent_; }                                 ///< how far the range was ever used
 
  private:
   struct Block {
@@ -57,9 +57,14 @@ class Buffer {
     std::swap(pool_, o.pool_), std::swap(data_, o.data_);
     return *this;
   }
-  ~Buffer() { if (data_) pool_->free(data_); }
+  ~Buffer() {
+    if (data_) pool_->free(data_);
+  }
   void* data() const { return data_; }
-  template <class T> T* as() const { return static_cast<T*>(data_); }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
 
  private:
   Pool* pool_ = nullptr;

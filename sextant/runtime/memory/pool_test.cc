@@ -30,7 +30,8 @@ TEST(Pool, FreedRangesJoinAgainInAnyOrder) {
   const RandomStream random(7, Purpose::kTest);
   for (std::uint64_t round = 0; round < 50; ++round) {
     std::vector<void*> blocks;
-    for (std::uint64_t i = 0; i < 20; ++i) blocks.push_back(pool.allocate({1 + static_cast<std::int64_t>(random.below(2000, round * 100 + i))}, 0));
+    for (std::uint64_t i = 0; i < 20; ++i)
+      blocks.push_back(pool.allocate({1 + static_cast<std::int64_t>(random.below(2000, round * 100 + i))}, 0));
     for (std::uint64_t i = 0; i < 20; ++i) {
       const auto pick = static_cast<std::size_t>(random.below(blocks.size(), round * 100 + 50 + i));
       pool.free(blocks[pick]);
@@ -66,7 +67,8 @@ TEST(Pool, SameCallsGiveSameAddresses) {
     std::vector<std::ptrdiff_t> offsets;
     std::vector<void*> live;
     for (int i = 0; i < 40; ++i) {
-      if (i % 3 == 2) pool.free(live[live.size() / 2]), live.erase(live.begin() + static_cast<std::ptrdiff_t>(live.size() / 2));
+      if (i % 3 == 2)
+        pool.free(live[live.size() / 2]), live.erase(live.begin() + static_cast<std::ptrdiff_t>(live.size() / 2));
       live.push_back(pool.allocate({64 * (1 + i % 5)}, 0));
       offsets.push_back(static_cast<char*>(live.back()) - base);
     }

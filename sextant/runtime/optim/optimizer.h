@@ -40,7 +40,8 @@ struct Range {
 /// this one included. `m` and `v` are null where the optimizer has none. Source of AdamW: Loshchilov and Hutter 2019,
 /// algorithm 2, decay scaled by the learning rate.
 template <class T>
-void optimizer_step(Team& team, const OptimizerConfig& config, double rate, std::int64_t updates, double gradient_scale, const std::vector<Range>& ranges, T* parameters, const T* gradients, T* m, T* v);
+void optimizer_step(Team& team, const OptimizerConfig& config, double rate, std::int64_t updates, double gradient_scale,
+                    const std::vector<Range>& ranges, T* parameters, const T* gradients, T* m, T* v);
 
 /// Sum of squares of the ranges, in float64, in an order that does not depend on the team.
 template <class T>

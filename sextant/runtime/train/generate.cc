@@ -30,23 +30,29 @@ void generate(const GenerateOptions& options, const std::function<void(std::stri
   const std::string config_file = options.folder + "/config.json";
   const ModelConfig config = read_config(parse_json(read_file(config_file, 1 << 20), config_file), config_file);
   const Safetensors weights = Safetensors::open(options.folder + "/model.safetensors");
-  if (config.vocabulary < kByteVocabulary) throw InvalidInput(str(printable(options.folder), ": a vocabulary of ", config.vocabulary, " is too small for the byte-level tokenizer, which has ", kByteVocabulary));
+  if (config.vocabulary < kByteVocabulary)
+    throw InvalidInput(str(printable(options.folder), ": a vocabulary of ", config.vocabulary,
+                           " is too small for the byte-level tokenizer, which has ", kByteVocabulary));
   std::vector<std::int32_t> text;
   for (const char c : options.prompt) text.push_back(static_cast<unsigned char>(c));
   if (text.empty()) text.push_back(kEndOfText);
 
   if (static_cast<std::int64_t>(options.prompt.size()) > config.trained_sequence)
-    throw InvalidInput(str("the prompt has ", options.prompt.size(), " tokens, more than the ", config.trained_sequence, " that the model was trained on; use a shorter one"), ExitCode::kUsage);
+    throw InvalidInput(str("the prompt has ", options.prompt.size(), " tokens, more than the ", config.trained_sequence,
+                           " that the model was trained on; use a shorter one"),
+                       ExitCode::kUsage);
   // The window is computed anew for each token; it grows in steps, so that few programs are built.
   const std::int64_t longest = std::min<std::int64_t>(config.trained_sequence, 1024);
   const KernelTable kernels = builtin_kernels();
   run_threads(1, [&](Communicator& world) {
     std::int64_t made = 0;
-    for (std::int64_t window = std::min<std::int64_t>(64, longest); made < options.tokens; window = std::min(2 * window, longest)) {
+    for (std::int64_t window = std::min<std::int64_t>(64, longest); made < options.tokens;
+         window = std::min(2 * window, longest)) {
       const Model model = build_model(config, {1, window, DType::kF32}, ModelPurpose::kGenerate);
       const Program program = build_program(model, Plan{});
       require_memory(config_file, plan_memory(program, {}, data_bytes(program), options.threads), 1);
-      Executor executor(program, kernels, world, {.threads = options.threads, .optimizer = {.kind = OptimizerKind::kSgd}});
+      Executor executor(program, kernels, world,
+                        {.threads = options.threads, .optimizer = {.kind = OptimizerKind::kSgd}});
       load_weights(weights, model, [&](const std::string& name) { return executor.parameter_bytes(name); });
       if (made == 0) on_text(options.prompt);
       while (made < options.tokens && (static_cast<std::int64_t>(text.size()) <= window || window == longest)) {
@@ -63,7 +69,9 @@ void generate(const GenerateOptions& options, const std::function<void(std::stri
         const View logits = executor.forward();
         const std::int64_t row = length - begin - 1;
         const double uniform = RandomStream(options.seed, Purpose::kSampling).uniform(static_cast<std::uint64_t>(made));
-        const std::int32_t token = draw({logits.as<float>() + row * config.vocabulary, static_cast<std::size_t>(kByteVocabulary)}, options.temperature, uniform);
+        const std::int32_t token =
+            draw({logits.as<float>() + row * config.vocabulary, static_cast<std::size_t>(kByteVocabulary)},
+                 options.temperature, uniform);
         ++made;
         text.push_back(token);
         if (token == kEndOfText) return;

@@ -1,9 +1,10 @@
+#include "sextant/runtime/kernels/peak.h"
+
 #include <algorithm>
 #include <chrono>
 #include <thread>
 
 #include "sextant/runtime/kernels/team.h"
-#include "sextant/runtime/kernels/peak.h"
 #include "sextant/runtime/train/trainer.h"
 
 namespace sextant {

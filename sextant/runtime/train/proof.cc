@@ -21,17 +21,22 @@ ProofOutcome prove(const ProofRun& run) {
   std::vector<std::map<std::string, std::vector<double>>> weights(static_cast<std::size_t>(run.plan.num_ranks()));
   std::vector<std::vector<StepResult>> results(weights.size());
   run_threads(run.plan.num_ranks(), [&](Communicator& world) {
-    Executor executor(program, run.kernels ? *run.kernels : builtin, world, {.threads = run.threads, .spin = 0, .seed = 5, .poison = Poison::kOn, .optimizer = run.optimizer});
+    Executor executor(
+        program, run.kernels ? *run.kernels : builtin, world,
+        {.threads = run.threads, .spin = 0, .seed = 5, .poison = Poison::kOn, .optimizer = run.optimizer});
     executor.initialise();
     // Biases and norm weights start at 0 and 1, where mistakes hide; here they start anywhere.
     for (const Parameter* p : model.parameters()) {
       if (p->is_matrix) continue;
       const RandomStream random(6, Purpose::kTest, hash_name(p->spec.name));
       const auto move = [&](auto values) {
-        for (std::size_t i = 0; i < values.size(); ++i) values[i] += static_cast<std::remove_reference_t<decltype(values[0])>>(0.2 * random.normal(i));
+        for (std::size_t i = 0; i < values.size(); ++i)
+          values[i] += static_cast<std::remove_reference_t<decltype(values[0])>>(0.2 * random.normal(i));
       };
-      if (run.workload.dtype == DType::kF64) move(executor.parameter<double>(p->spec.name));
-      else move(executor.parameter<float>(p->spec.name));
+      if (run.workload.dtype == DType::kF64)
+        move(executor.parameter<double>(p->spec.name));
+      else
+        move(executor.parameter<float>(p->spec.name));
     }
     const auto rank = static_cast<std::size_t>(world.rank());
     const auto snapshot = [&](bool gradients) {
@@ -59,9 +64,12 @@ ProofOutcome prove(const ProofRun& run) {
     weights[rank] = snapshot(false);
     const StepBytes got = executor.received(), promised = executor.promised();
     const std::lock_guard lock(mutex);
-    out.bytes_match &= got.zero == promised.zero * run.steps && got.replicas == promised.replicas * run.steps && got.data == promised.data * run.steps;
+    out.bytes_match &= got.zero == promised.zero * run.steps && got.replicas == promised.replicas * run.steps &&
+                       got.data == promised.data * run.steps;
     out.peak_matches &= executor.pool().peak() == executor.memory_plan().peak;
-    for (int t = 0; t < kNumMemoryTags; ++t) out.peak_matches &= executor.pool().at_peak()[static_cast<std::size_t>(t)] == executor.memory_plan().at_peak[static_cast<std::size_t>(t)];
+    for (int t = 0; t < kNumMemoryTags; ++t)
+      out.peak_matches &= executor.pool().at_peak()[static_cast<std::size_t>(t)] ==
+                          executor.memory_plan().at_peak[static_cast<std::size_t>(t)];
     out.peak = executor.pool().peak();
   });
   out.results = results[0];
@@ -71,17 +79,19 @@ ProofOutcome prove(const ProofRun& run) {
     const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
     for (std::size_t s = 0; s < results[r].size(); ++s) {
       const StepResult &a = results[r][s], &b = results[0][s];
-      out.ranks_agree &= same(a.grad_norm, b.grad_norm) && same(a.loss, b.loss) && a.skipped == b.skipped && a.reason == b.reason;
+      out.ranks_agree &=
+          same(a.grad_norm, b.grad_norm) && same(a.loss, b.loss) && a.skipped == b.skipped && a.reason == b.reason;
     }
   }
   return out;
 }
 
-Worst compare(const std::map<std::string, std::vector<double>>& a, const std::map<std::string, std::vector<double>>& b) {
+Worst compare(const std::map<std::string, std::vector<double>>& a,
+              const std::map<std::string, std::vector<double>>& b) {
   Worst worst;
   check(a.size() == b.size(), "both runs have the same tensors");
-  // A gradient that is zero in theory (of GPT-2's key bias: softmax ignores what all scores share) is rounding noise; it
-  // is measured against the greatest value of all tensors, of which 1e-10 of a 1e-5th is float64 rounding (1e-15).
+  // A gradient that is zero in theory (of GPT-2's key bias: softmax ignores what all scores share) is rounding noise;
+  // it is measured against the greatest value of all tensors, of which 1e-10 of a 1e-5th is float64 rounding (1e-15).
   double all = 0;
   for (const auto& [name, y] : b)
     for (const double v : y) all = std::max(all, std::abs(v));
@@ -96,7 +106,10 @@ Worst compare(const std::map<std::string, std::vector<double>>& a, const std::ma
       greatest = std::max(greatest, std::abs(y[i]));
       finite &= std::isfinite(x[i]) && std::isfinite(y[i]);
     }
-    const double error = !finite ? INFINITY : difference == 0 ? 0 : difference / (is_zero_in_theory ? std::max(greatest, 1e-5 * all) : greatest);
+    const double error = !finite ? INFINITY
+                         : difference == 0
+                             ? 0
+                             : difference / (is_zero_in_theory ? std::max(greatest, 1e-5 * all) : greatest);
     if (error > worst.error) worst = {error, name};
   }
   return worst;
@@ -104,7 +117,8 @@ Worst compare(const std::map<std::string, std::vector<double>>& a, const std::ma
 
 namespace {
 
-SampleSource masked_samples(std::int64_t vocabulary, std::function<bool(std::int64_t sample, std::int64_t token)> keeps) {
+SampleSource masked_samples(std::int64_t vocabulary,
+                            std::function<bool(std::int64_t sample, std::int64_t token)> keeps) {
   return [=](std::int64_t sample, const SampleView& view) {
     fill_causal(sample, view);
     const RandomStream random(3, Purpose::kTest, static_cast<std::uint64_t>(sample));
@@ -121,12 +135,15 @@ SampleSource masked_samples(std::int64_t vocabulary, std::function<bool(std::int
 SampleSource uneven_samples(std::int64_t vocabulary) {
   return masked_samples(vocabulary, [](std::int64_t sample, std::int64_t token) {
     const RandomStream random(4, Purpose::kTest, static_cast<std::uint64_t>(sample));
-    return sample % 5 != 4 && random.uniform(static_cast<std::uint64_t>(token)) < 0.25 * static_cast<double>(sample % 5 + 1);
+    return sample % 5 != 4 &&
+           random.uniform(static_cast<std::uint64_t>(token)) < 0.25 * static_cast<double>(sample % 5 + 1);
   });
 }
 
 SampleSource samples_with_valid(std::int64_t vocabulary, std::vector<int> valid) {
-  return masked_samples(vocabulary, [=](std::int64_t sample, std::int64_t token) { return token < valid[static_cast<std::size_t>(sample) % valid.size()]; });
+  return masked_samples(vocabulary, [=](std::int64_t sample, std::int64_t token) {
+    return token < valid[static_cast<std::size_t>(sample) % valid.size()];
+  });
 }
 
 }  // namespace sextant

@@ -12,10 +12,16 @@ namespace sextant {
 
 struct ProofRun {
   ModelConfig model;
-  std::function<Model(const ModelConfig&, Sizes)> build = [](const ModelConfig& c, Sizes s) { return build_model(c, s); };
+  std::function<Model(const ModelConfig&, Sizes)> build = [](const ModelConfig& c, Sizes s) {
+    return build_model(c, s);
+  };
   Workload workload{16, 24, DType::kF64};
   Plan plan;
-  OptimizerConfig optimizer{.kind = OptimizerKind::kSgd, .learning_rate = 0.1, .weight_decay = 0, .clip_norm = 0, .schedule = LrSchedule::kConstant};
+  OptimizerConfig optimizer{.kind = OptimizerKind::kSgd,
+                            .learning_rate = 0.1,
+                            .weight_decay = 0,
+                            .clip_norm = 0,
+                            .schedule = LrSchedule::kConstant};
   SampleSource source;
   int steps = 3;
   int threads = 1;
@@ -24,13 +30,13 @@ struct ProofRun {
 };
 
 struct ProofOutcome {
-  std::vector<StepResult> results;                      ///< first rank's
+  std::vector<StepResult> results;                       ///< first rank's
   std::map<std::string, std::vector<double>> gradients;  ///< after the first step
   std::map<std::string, std::vector<double>> weights;    ///< after the last
   std::map<std::string, std::vector<double>> initial;
-  bool ranks_agree = true;       ///< results and weights bitwise equal on all ranks
-  bool bytes_match = true;       ///< received = promised on every rank
-  bool peak_matches = true;      ///< pool = memory plan on every rank
+  bool ranks_agree = true;   ///< results and weights bitwise equal on all ranks
+  bool bytes_match = true;   ///< received = promised on every rank
+  bool peak_matches = true;  ///< pool = memory plan on every rank
   Bytes peak;
 };
 ProofOutcome prove(const ProofRun& run);

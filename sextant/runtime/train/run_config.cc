@@ -14,7 +14,8 @@ const std::vector<std::string> kSections = {"model", "workload", "plan", "data",
 void require_section(const std::string& section, const std::string& place) {
   if (std::find(kSections.begin(), kSections.end(), section) != kSections.end()) return;
   const std::string near = nearest(section, kSections);
-  throw InvalidInput(str(place, ": unknown section", near.empty() ? "; known: " + join(kSections, ", ") : "; did you mean " + near + "?"));
+  throw InvalidInput(str(place, ": unknown section",
+                         near.empty() ? "; known: " + join(kSections, ", ") : "; did you mean " + near + "?"));
 }
 
 // A path of the run file stands relative to it, so that a run can be started from anywhere.
@@ -26,14 +27,16 @@ std::string resolved(const std::string& path, const std::string& file) {
 ModelConfig read_model(const Value& run, const std::string& file) {
   Fields f(run.find("model"), file, "[model]");
   const std::string name = f.text("config");
-  const bool is_preset = std::any_of(model_presets().begin(), model_presets().end(), [&](const Preset& p) { return p.name == name; });
+  const bool is_preset =
+      std::any_of(model_presets().begin(), model_presets().end(), [&](const Preset& p) { return p.name == name; });
   const std::string path = is_preset ? name : resolved(name, file);
   std::error_code ignored;  // find_model says what is wrong with a path
   ModelConfig model = find_model(!is_preset && !std::filesystem::exists(path, ignored) ? name : path);
   if (f.has("dropout")) {
     model.dropout = f.number("dropout", 0, 0.95);
     // The saved config says what was trained; llama's has no such field, and none is needed to generate.
-    if (model.family == "gpt2") model.source.set("resid_pdrop", model.dropout), model.source.set("embd_pdrop", model.dropout);
+    if (model.family == "gpt2")
+      model.source.set("resid_pdrop", model.dropout), model.source.set("embd_pdrop", model.dropout);
   }
   f.known("dropout");
   f.finish();
@@ -45,16 +48,20 @@ ModelConfig read_model(const Value& run, const std::string& file) {
 Override parse_override(const std::string& argument) {
   const auto equals = argument.find('='), dot = argument.find('.');
   if (equals == std::string::npos || dot == std::string::npos || dot > equals || dot == 0 || dot + 1 == equals)
-    throw InvalidInput(str("argument '", printable(argument), "': expected section.key=value, e.g. train.steps=200"), ExitCode::kUsage);
+    throw InvalidInput(str("argument '", printable(argument), "': expected section.key=value, e.g. train.steps=200"),
+                       ExitCode::kUsage);
   return {argument.substr(0, dot), argument.substr(dot + 1, equals - dot - 1), argument.substr(equals + 1)};
 }
 
 RunConfig read_run(const std::string& path, const std::vector<Override>& overrides, int ranks) {
   Value run = parse_run_file(read_file(path, 1 << 20), path);
-  for (const Member& m : std::get<Value::Object>(run.data)) require_section(m.key, str(printable(path), ":", m.value.line, ":", m.value.column, ": [", printable(m.key, 60), "]"));
+  for (const Member& m : std::get<Value::Object>(run.data))
+    require_section(m.key,
+                    str(printable(path), ":", m.value.line, ":", m.value.column, ": [", printable(m.key, 60), "]"));
   for (const Override& o : overrides) {
     Value* section = nullptr;
-    for (Member& m : std::get<Value::Object>(run.data)) if (m.key == o.section) section = &m.value;
+    for (Member& m : std::get<Value::Object>(run.data))
+      if (m.key == o.section) section = &m.value;
     require_section(o.section, str("argument ", printable(o.section, 60), ".", printable(o.key, 60)));
     if (!section) section = &run.set(o.section, Value(Value::Object{}));
     Value value = parse_run_value(o.text, str("argument ", o.section, ".", o.key, "=", printable(o.text)));
@@ -71,7 +78,8 @@ RunConfig read_run(const std::string& path, const std::vector<Override>& overrid
 
   Fields data(run.find("data"), path, "[data]");
   c.train_data = resolved(data.text("train"), path);
-  c.packing = data.one_of_or("documents", "joined", {"joined", "separate"}) == "separate" ? Packing::kSeparate : Packing::kIgnore;
+  c.packing = data.one_of_or("documents", "joined", {"joined", "separate"}) == "separate" ? Packing::kSeparate
+                                                                                          : Packing::kIgnore;
   data.finish();
 
   Fields train(run.find("train"), path, "[train]");

@@ -12,16 +12,16 @@ struct RunConfig {
   Workload workload;
   Plan plan;
   OptimizerConfig optimizer;
-  std::string train_data;                  ///< text or token file
+  std::string train_data;  ///< text or token file
   Packing packing = Packing::kIgnore;
   std::int64_t steps = 100;
-  std::int64_t stop_after = 0;             ///< ends behind this step of the `steps` that the schedule spans; 0: at the end
+  std::int64_t stop_after = 0;  ///< ends behind this step of the `steps` that the schedule spans; 0: at the end
   std::uint64_t seed = 1;
-  int threads = 1;                         ///< of each rank
-  std::int64_t log_every = 1;              ///< steps between lines of the log when it is no terminal
-  std::string metrics;                     ///< JSONL file, appended; "" for none
-  std::string output;                      ///< folder for weights and config; "" for none
-  std::string initial_weights;             ///< safetensors to start from; "" to draw them
+  int threads = 1;              ///< of each rank
+  std::int64_t log_every = 1;   ///< steps between lines of the log when it is no terminal
+  std::string metrics;          ///< JSONL file, appended; "" for none
+  std::string output;           ///< folder for weights and config; "" for none
+  std::string initial_weights;  ///< safetensors to start from; "" to draw them
 };
 
 /// One `section.key=value` of the command line.

@@ -33,13 +33,15 @@ double model_flops(const Program& program) {
         // Each op once, where its result is made (a head's in I), by its forward work.
         if (!step.op->is_product() || step.pass != step.op->result_pass()) continue;
         std::vector<TensorSpec> in;
-        for (const int slot : step.reads) in.push_back(local(unit.slots[static_cast<std::size_t>(slot)].spec, program.mesh));
+        for (const int slot : step.reads)
+          in.push_back(local(unit.slots[static_cast<std::size_t>(slot)].spec, program.mesh));
         flops += 3 * step.op->work(Pass::kF, in).flops_full;
       }
   return flops * program.num_microbatches * program.mesh.num_ranks();
 }
 
-void fill_step(Executor& executor, const RunConfig& config, const SampleSource& source, std::int64_t step, int data_rank) {
+void fill_step(Executor& executor, const RunConfig& config, const SampleSource& source, std::int64_t step,
+               int data_rank) {
   const std::int64_t sequence = config.workload.sequence, b = config.plan.microbatch_size;
   const auto length = static_cast<std::size_t>(sequence);
   // The model may not use all of them (no dropout: no token numbers); those are filled aside.
@@ -47,33 +49,54 @@ void fill_step(Executor& executor, const RunConfig& config, const SampleSource& 
   std::vector<std::int64_t> spare_tokens(length);
   for (int m = 0; m < config.plan.num_microbatches; ++m)
     for (std::int64_t i = 0; i < b; ++i) {
-      const std::int64_t sample = step * config.workload.global_batch + (m * config.plan.data_ranks() + data_rank) * b + i;
+      const std::int64_t sample =
+          step * config.workload.global_batch + (m * config.plan.data_ranks() + data_rank) * b + i;
       const auto at = static_cast<std::size_t>(i) * length;
       const auto field = [&](const char* name) {
         const auto all = executor.data<std::int32_t>(name, m);
         return all.empty() ? std::span(spare) : all.subspan(at, length);
       };
       const auto tokens = executor.data<std::int64_t>("tokens", m);
-      const SampleView view{field("ids"), field("labels"), field("positions"), field("first"), field("last"), tokens.empty() ? std::span(spare_tokens) : tokens.subspan(at, length)};
+      const SampleView view{field("ids"),       field("labels"),
+                            field("positions"), field("first"),
+                            field("last"),      tokens.empty() ? std::span(spare_tokens) : tokens.subspan(at, length)};
       source(sample, view);
       for (std::size_t s = 0; s < length; ++s)
-        check(view.ids[s] >= 0 && view.ids[s] < config.model.vocabulary && view.labels[s] < config.model.vocabulary, "tokens are within the vocabulary, which was compared before the first step");
+        check(view.ids[s] >= 0 && view.ids[s] < config.model.vocabulary && view.labels[s] < config.model.vocabulary,
+              "tokens are within the vocabulary, which was compared before the first step");
     }
 }
 
 void require_memory(const std::string& what, const MemoryPlan& plan, int ranks) {
   if (plan.peak * ranks <= physical_memory()) return;
-  throw InvalidInput(str(printable(what), ": ", ranks, ranks == 1 ? " rank needs " : " ranks need ", human(plan.peak * ranks), " (peak ", human(plan.peak), " a rank, in ", plan.peak_where, "), this machine has ",
-                         human(physical_memory()), "; use a smaller plan.microbatch_size, workload.sequence or model"), ExitCode::kDoesNotFit);
+  throw InvalidInput(
+      str(printable(what), ": ", ranks, ranks == 1 ? " rank needs " : " ranks need ", human(plan.peak * ranks),
+          " (peak ", human(plan.peak), " a rank, in ", plan.peak_where, "), this machine has ",
+          human(physical_memory()), "; use a smaller plan.microbatch_size, workload.sequence or model"),
+      ExitCode::kDoesNotFit);
+}
+
+Prepared prepare(const RunConfig& config) {
+  const Tokens tokens = Tokens::open(config.train_data);
+  if (tokens.vocabulary() > config.model.vocabulary)
+    throw InvalidInput(str(printable(config.train_data), ": has a vocabulary of ", tokens.vocabulary(),
+                           ", the model one of ", config.model.vocabulary,
+                           "; use vocab_size >= ", tokens.vocabulary()));
+  WindowSampler sampler(tokens, config.workload.sequence, config.seed, config.packing);
+  Model model = build_model(config.model, sizes_of(config.plan, config.workload));
+  Program program = build_program(model, config.plan);
+  MemoryPlan memory = plan_memory(program, state_bytes_per_element(program, config.optimizer.kind), data_bytes(program),
+                                  config.threads);
+  require_memory(config.file, memory, config.plan.num_ranks());
+  return {std::move(model), std::move(program), std::move(memory), tokens, std::move(sampler)};
 }
 
 RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
   // Whatever can be wrong is found before the first step.
   const int ranks = config.plan.num_ranks();
-  const Tokens tokens = Tokens::open(config.train_data);
-  if (tokens.vocabulary() > config.model.vocabulary)
-    throw InvalidInput(str(printable(config.train_data), ": has a vocabulary of ", tokens.vocabulary(), ", the model one of ", config.model.vocabulary, "; use vocab_size >= ", tokens.vocabulary()));
-  const WindowSampler sampler(tokens, config.workload.sequence, config.seed, config.packing);
+  const Prepared prepared = prepare(config);
+  const Model& model = prepared.model;
+  const Program& program = prepared.program;
   std::optional<Safetensors> initial;
   if (!config.initial_weights.empty()) initial = Safetensors::open(config.initial_weights);
   const std::string weights_file = config.output + "/model.safetensors", config_file = config.output + "/config.json";
@@ -81,20 +104,20 @@ RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
     make_folder(config.output, "train.output");
     for (const std::string& file : {weights_file, config_file}) {
       require_writable(file, "train.output");
-      if (same_file(file, config.initial_weights) || same_file(file, config.train_data)) throw InvalidInput(str("train.output ", printable(file), ": is read by this run; use another folder"));
+      if (same_file(file, config.initial_weights) || same_file(file, config.train_data))
+        throw InvalidInput(str("train.output ", printable(file), ": is read by this run; use another folder"));
     }
   }
 
-  const Model model = build_model(config.model, sizes_of(config.plan, config.workload));
-  const Program program = build_program(model, config.plan);
   const KernelTable kernels = builtin_kernels();
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  ExecutorOptions options{.threads = config.threads, .spin = ranks * config.threads <= cores ? 20000 : 0, .seed = config.seed, .optimizer = config.optimizer};
-  require_memory(config.file, plan_memory(program, state_bytes_per_element(program, config.optimizer.kind), data_bytes(program), config.threads), ranks);
-
+  ExecutorOptions options{.threads = config.threads,
+                          .spin = ranks * config.threads <= cores ? 20000 : 0,
+                          .seed = config.seed,
+                          .optimizer = config.optimizer};
   RunSummary summary;
   summary.peak_flops = measured_peak_flops(std::min(cores, ranks * config.threads));
-  if (hooks.on_start) hooks.on_start(summary.peak_flops);
+  if (hooks.on_start) hooks.on_start(prepared, summary.peak_flops);
   const Bytes resident_before = resident();
   std::vector<Seconds> times;
   std::map<std::string, Seconds> time_by_what;
@@ -102,15 +125,18 @@ RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
   run_threads(ranks, [&](Communicator& world) {
     Executor executor(program, kernels, world, options);
     const bool first = world.rank() == 0;
-    if (!initial) executor.initialise();
-    else load_weights(*initial, model, [&](const std::string& name) { return executor.parameter_bytes(name); });
+    if (!initial)
+      executor.initialise();
+    else
+      load_weights(*initial, model, [&](const std::string& name) { return executor.parameter_bytes(name); });
     const Coordinates own = coordinates_of(world.rank(), program.mesh);
     const int data_rank = own.dp_replicate * program.mesh[Axis::kDpShard] + own.dp_shard;
     int skipped_in_a_row = 0;
     for (std::int64_t step = 0; step < config.steps; ++step) {
       const Seconds start = now();
-      fill_step(executor, config, std::cref(sampler), step, data_rank);
-      const StepResult result = executor.step(learning_rate(config.optimizer, step, config.steps), hooks.should_stop && hooks.should_stop());
+      fill_step(executor, config, std::cref(prepared.sampler), step, data_rank);
+      const StepResult result =
+          executor.step(learning_rate(config.optimizer, step, config.steps), hooks.should_stop && hooks.should_stop());
       const bool is_last = step + 1 == config.steps || step + 1 == config.stop_after || result.stop;
       const Seconds time = now() - start;
       if (first) {
@@ -122,18 +148,26 @@ RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
       }
       skipped_in_a_row = result.skipped ? skipped_in_a_row + 1 : 0;
       if (skipped_in_a_row == kMostSkippedInARow || (skipped_in_a_row > 0 && is_last))
-        throw InvalidInput(str("step ", step + 1, ": ", result.reason, skipped_in_a_row > 1 ? str(", for the ", skipped_in_a_row == 2 ? "2nd" : "3rd", " step in a row") : "", "; nothing was updated. Try optimizer.learning_rate=",
-                               config.optimizer.learning_rate / 10, " or optimizer.warmup_steps=", std::max<std::int64_t>(100, 2 * config.optimizer.warmup_steps)), ExitCode::kDiverged);
-      if (first) summary.steps = step + 1, summary.interrupted = result.stop && !(step + 1 == config.steps || step + 1 == config.stop_after);
+        throw InvalidInput(
+            str("step ", step + 1, ": ", result.reason,
+                skipped_in_a_row > 1 ? str(", for the ", skipped_in_a_row == 2 ? "2nd" : "3rd", " step in a row") : "",
+                "; nothing was updated. Try optimizer.learning_rate=", config.optimizer.learning_rate / 10,
+                " or optimizer.warmup_steps=", std::max<std::int64_t>(100, 2 * config.optimizer.warmup_steps)),
+            ExitCode::kDiverged);
+      if (first)
+        summary.steps = step + 1,
+        summary.interrupted = result.stop && !(step + 1 == config.steps || step + 1 == config.stop_after);
       if (is_last) break;
     }
     if (first) {
       summary.comm = executor.received();
       const StepBytes promised = executor.promised();
-      summary.predicted_comm = {promised.zero * summary.steps, promised.replicas * summary.steps, promised.data * summary.steps};
+      summary.predicted_comm = {promised.zero * summary.steps, promised.replicas * summary.steps,
+                                promised.data * summary.steps};
       summary.peak_memory = executor.pool().peak();
       summary.predicted_peak_memory = executor.memory_plan().peak;
-      for (int t = 0; t < kNumMemoryTags; ++t) summary.peak_by_tag[static_cast<std::size_t>(t)] = executor.pool().at_peak()[static_cast<std::size_t>(t)];
+      for (int t = 0; t < kNumMemoryTags; ++t)
+        summary.peak_by_tag[static_cast<std::size_t>(t)] = executor.pool().at_peak()[static_cast<std::size_t>(t)];
       summary.resident_peak = resident_peak();
       summary.predicted_resident = resident_before + executor.memory_plan().peak * ranks;
       if (!config.output.empty()) {
@@ -149,10 +183,12 @@ RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
   std::vector<Seconds> sorted = times;
   std::sort(sorted.begin(), sorted.end());
   summary.step_time = sorted[sorted.size() / 2];
-  summary.tokens_per_s = static_cast<double>(config.workload.global_batch * config.workload.sequence) / summary.step_time.value;
+  summary.tokens_per_s =
+      static_cast<double>(config.workload.global_batch * config.workload.sequence) / summary.step_time.value;
   summary.mfu = model_flops(program) / summary.step_time.value / summary.peak_flops;
   summary.time_by_what.assign(time_by_what.begin(), time_by_what.end());
-  std::stable_sort(summary.time_by_what.begin(), summary.time_by_what.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::stable_sort(summary.time_by_what.begin(), summary.time_by_what.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
   return summary;
 }
 
@@ -172,7 +208,8 @@ Value to_value(const RunSummary& s) {
   v.set("peak_memory_bytes", s.peak_memory.value);
   v.set("predicted_peak_memory_bytes", s.predicted_peak_memory.value);
   Value tags{Value::Object{}};
-  for (int t = 0; t < kNumMemoryTags; ++t) tags.set(name_of(static_cast<MemoryTag>(t)), s.peak_by_tag[static_cast<std::size_t>(t)].value);
+  for (int t = 0; t < kNumMemoryTags; ++t)
+    tags.set(name_of(static_cast<MemoryTag>(t)), s.peak_by_tag[static_cast<std::size_t>(t)].value);
   v.set("peak_memory_by_tag_bytes", std::move(tags));
   v.set("resident_peak_bytes", s.resident_peak.value);
   v.set("predicted_resident_bytes", s.predicted_resident.value);

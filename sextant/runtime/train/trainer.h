@@ -7,6 +7,7 @@
 
 namespace sextant {
 
+struct Prepared;
 struct StepRecord {
   std::int64_t step = 0;
   StepResult result;
@@ -16,15 +17,15 @@ struct StepRecord {
 
 /// What a run did and what was promised. The JSON of `sextant train --json`.
 struct RunSummary {
-  std::int64_t steps = 0, skipped = 0;                 ///< done; and how many of them updated nothing
-  bool interrupted = false;                            ///< ended before its last step because `should_stop` said so
+  std::int64_t steps = 0, skipped = 0;  ///< done; and how many of them updated nothing
+  bool interrupted = false;             ///< ended before its last step because `should_stop` said so
   std::vector<double> losses;
   double tokens_per_s = 0, mfu = 0, peak_flops = 0;
-  Seconds step_time;                                   ///< median
-  Bytes peak_memory, predicted_peak_memory;            ///< pool of the first rank
+  Seconds step_time;                         ///< median
+  Bytes peak_memory, predicted_peak_memory;  ///< pool of the first rank
   std::array<Bytes, kNumMemoryTags> peak_by_tag{};
-  Bytes resident_peak, predicted_resident;             ///< of the process
-  StepBytes comm, predicted_comm;                      ///< of the first rank, all steps
+  Bytes resident_peak, predicted_resident;  ///< of the process
+  StepBytes comm, predicted_comm;           ///< of the first rank, all steps
   std::vector<std::pair<std::string, Seconds>> time_by_what;
 };
 Value to_value(const RunSummary& summary);
@@ -36,20 +37,33 @@ double model_flops(const Program& program);
 double measured_peak_flops(int threads);
 
 struct TrainHooks {
-  std::function<void(double peak_flops)> on_start;                      ///< once, before the ranks start
-  std::function<void(const StepRecord&)> on_step;                       ///< first rank only, after each step
-  std::function<bool()> should_stop;                                    ///< asked by every rank, in each step
+  std::function<void(const Prepared&, double peak_flops)> on_start;  ///< once, before the ranks start
+  std::function<void(const StepRecord&)> on_step;                    ///< first rank only, after each step
+  std::function<bool()> should_stop;                                 ///< asked by every rank, in each step
 };
+/// Everything about a run that is known before its first step.
+struct Prepared {
+  Model model;
+  Program program;
+  MemoryPlan memory;
+  Tokens tokens;
+  WindowSampler sampler;
+};
+/// Opens the data, lowers the model, walks the memory. Throws InvalidInput if the data is off or does not go with the
+/// model, or if the ranks do not fit the machine.
+Prepared prepare(const RunConfig& config);
+
 /// Throws InvalidInput (does not fit) if `ranks` ranks of this peak are more than the machine's memory.
 void require_memory(const std::string& what, const MemoryPlan& plan, int ranks);
 /// Trains on `config.plan.num_ranks()` threads-as-ranks. Throws InvalidInput (bad input; diverged) or CommError.
 RunSummary train(const RunConfig& config, const TrainHooks& hooks);
 
 /// Fills the data of all microbatches of a step for one rank. Ids are below the model's vocabulary.
-void fill_step(Executor& executor, const RunConfig& config, const SampleSource& source, std::int64_t step, int data_rank);
+void fill_step(Executor& executor, const RunConfig& config, const SampleSource& source, std::int64_t step,
+               int data_rank);
 
 struct GenerateOptions {
-  std::string folder;   ///< made by train: config.json and model.safetensors
+  std::string folder;  ///< made by train: config.json and model.safetensors
   std::string prompt;
   std::int64_t tokens = 200;
   double temperature = 0.8;
