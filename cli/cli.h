@@ -38,7 +38,6 @@ class Arguments {
   /// The one file of the command and the overrides behind it. Throws InvalidInput (usage) if there is none.
   std::string file(const std::string& what) const;
   std::vector<Override> overrides() const;
-  const Command& command() const { return command_; }
 
  private:
   const Command& command_;

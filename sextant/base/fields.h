@@ -3,7 +3,6 @@
 // name the place, what was found and what would be valid.
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -174,8 +174,7 @@ void write(const Value& value, int indent, bool indented, std::string& out) {
 
 }  // namespace
 
-Value parse_json(std::string_view text, const std::string& file, int exit_code) {
-  const auto code = static_cast<ExitCode>(exit_code);
+Value parse_json(std::string_view text, const std::string& file, ExitCode code) {
   if (text.substr(0, 3) == "\xef\xbb\xbf")
     throw InvalidInput(str(file, ":1:1: starts with a byte-order mark; save it as plain UTF-8"), code);
   // The library takes a NUL for the end of the input, whatever stands behind it.

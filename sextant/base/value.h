@@ -6,6 +6,8 @@
 #include <variant>
 #include <vector>
 
+#include "sextant/base/errors.h"
+
 namespace sextant {
 
 struct Member;
@@ -48,7 +50,7 @@ inline Value::Value(Object v) : data(std::move(v)) {}
 
 /// Strict JSON (RFC 8259). Refuses, with file:line:column, what other readers let pass: duplicate keys, integers beyond
 /// 63 bits, a byte-order mark, NUL, nesting deeper than 64, strings over 1 MiB. Throws InvalidInput with `exit_code`.
-Value parse_json(std::string_view text, const std::string& file, int exit_code = 3);
+Value parse_json(std::string_view text, const std::string& file, ExitCode exit_code = ExitCode::kInvalid);
 
 /// JSON text of a value: one line, or indented by two.
 std::string to_json(const Value& value, bool indented = false);
@@ -60,8 +62,5 @@ Value parse_run_file(std::string_view text, const std::string& file);
 
 /// One value as on the right side of `key = value`; a bare word is a string. For `section.key=value` arguments.
 Value parse_run_value(std::string_view text, const std::string& where);
-
-/// The whole file. Throws InvalidInput (storage) if it cannot be read, is no regular file, or is larger than `most`.
-std::string read_file(const std::string& path, std::int64_t most = std::int64_t{1} << 26);
 
 }  // namespace sextant

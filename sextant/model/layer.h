@@ -64,7 +64,7 @@ class LayerBuilder {
   int parameter(Parameter parameter);  ///< spec.name is completed to "layer.name" unless shared
   int apply(OpPtr op, std::vector<int> in, const std::string& name);  ///< returns output 0
   Layer finish(int output);
-  const Sizes& sizes() const { return sizes_; }
+  int index() const { return layer_.index; }
   const std::string& name() const { return layer_.name; }
   TensorSpec& spec(int tensor) { return layer_.tensors[static_cast<std::size_t>(tensor)].spec; }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "sextant/base/errors.h"
+#include "sextant/base/mapped_file.h"
 #include "sextant/ops/add.h"
 #include "sextant/ops/attention.h"
 #include "sextant/ops/dropout.h"
@@ -128,7 +129,7 @@ class ModelBuilder {
 
   int matrix(LayerBuilder& b, const std::string& what, const std::string& name, Dims dims, double deviation,
              std::size_t num_out_dims = 1) const {
-    Parameter p = make(what, "weight", name, std::move(dims), index(b));
+    Parameter p = make(what, "weight", name, std::move(dims), b.index());
     p.initial = {Initial::Kind::kNormal, deviation};
     p.is_matrix = true;
     fold(p, num_out_dims, what != "positions" && what != "head");
@@ -138,7 +139,7 @@ class ModelBuilder {
 
   int vector(LayerBuilder& b, const std::string& what, const std::string& part, const std::string& name, Dims dims,
              Initial::Kind initial) const {
-    Parameter p = make(what, part, name, std::move(dims), index(b));
+    Parameter p = make(what, part, name, std::move(dims), b.index());
     p.initial = {initial, 0};
     fold(p, p.spec.dims.size(), false);
     join(p, what);
@@ -152,8 +153,6 @@ class ModelBuilder {
     p.file.part = part, p.file.parts = 3;
     p.file.shape.back() *= 3;
   }
-
-  static int index(const LayerBuilder& b) { return b.name()[0] == 'L' ? std::stoi(b.name().substr(1)) : -1; }
 
   int norm(LayerBuilder& b, const std::string& what, int x, const Dims& dims) const {
     std::vector<int> in{x, vector(b, what, "weight", what + ".w", dims, Initial::Kind::kOnes)};

@@ -295,6 +295,28 @@ TEST(Decision, HugeFloatGradientsHaveAFiniteNorm) {  // N4: squares of 1e20 over
               1e15);
 }
 
+// --- Documents
+
+// What a document says depends on nothing outside it: other text in front of it changes no bit of its loss.
+TEST(Documents, DoNotLeakWhenTheyAreSeparate) {
+  const auto loss_with = [](std::int32_t other_text) {
+    ProofRun run = run_of(tiny_llama(2, 0), 1, 1, 1);
+    run.steps = 1;
+    run.source = [=](std::int64_t sample, const SampleView& view) {
+      fill_causal(sample, view);
+      for (std::size_t s = 0; s < 16; ++s) {
+        const bool second = s >= 7;
+        view.ids[s] = second ? static_cast<std::int32_t>(3 * s % 37) : other_text;
+        view.labels[s] = second ? static_cast<std::int32_t>(5 * s % 37) : kIgnored;
+        view.first[s] = second ? 7 : 0;
+        view.positions[s] = static_cast<std::int32_t>(second ? s - 7 : s);
+      }
+    };
+    return prove(run).results[0].loss;
+  };
+  EXPECT_EQ(loss_with(1), loss_with(30));
+}
+
 // --- Batches ---------------------------------------------------------------------------------------------------------
 
 TEST(Batches, ThatDoNotDivideAreRefusedWithTheNearestSizes) {  // D2

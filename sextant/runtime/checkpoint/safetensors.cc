@@ -1,12 +1,6 @@
 #include "sextant/runtime/checkpoint/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <tuple>
 
@@ -28,14 +22,6 @@ constexpr DTypeSize kDTypes[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3"
                                  {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
                                  {"U32", 4},  {"F32", 4}, {"I64", 8}, {"U64", 8},     {"F64", 8}};
 
-struct Mapping {
-  void* data = nullptr;
-  std::size_t size = 0;
-  ~Mapping() {
-    if (size > 0) ::munmap(data, size);
-  }
-};
-
 }  // namespace
 
 Safetensors Safetensors::parse(std::span<const std::byte> bytes, const std::string& name) {
@@ -51,7 +37,7 @@ Safetensors Safetensors::parse(std::span<const std::byte> bytes, const std::stri
              " behind its length; it may be cut off"));
   const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + 8, static_cast<std::size_t>(length));
   if (header.empty() || header[0] != '{') fail("its header does not start with {");
-  const Value root = parse_json(header, name + " (header)", static_cast<int>(ExitCode::kCorrupt));
+  const Value root = parse_json(header, name + " (header)", ExitCode::kCorrupt);
   const auto data = bytes.subspan(8 + static_cast<std::size_t>(length));
 
   Safetensors out;
@@ -128,23 +114,9 @@ Safetensors Safetensors::parse(std::span<const std::byte> bytes, const std::stri
 }
 
 Safetensors Safetensors::open(const std::string& path) {
-  const auto fail = [&](const std::string& why) {
-    throw InvalidInput(str(printable(path), ": ", why), ExitCode::kStorage);
-  };
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) fail(str("cannot be read: ", std::strerror(errno)));
-  struct stat info {};
-  const bool known = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-  auto mapping = std::make_shared<Mapping>();
-  if (known && info.st_size > 0) {
-    mapping->data = ::mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
-    if (mapping->data != MAP_FAILED) mapping->size = static_cast<std::size_t>(info.st_size);
-  }
-  ::close(fd);
-  if (!known) fail(S_ISDIR(info.st_mode) ? "is a folder, expected a file" : "is no regular file");
-  if (info.st_size > 0 && mapping->size == 0) fail("cannot be mapped");
-  Safetensors out = parse({static_cast<const std::byte*>(mapping->data), mapping->size}, path);
-  out.file_ = std::move(mapping);
+  auto file = std::make_shared<MappedFile>(path);
+  Safetensors out = parse(file->bytes(), path);
+  out.file_ = std::move(file);
   return out;
 }
 

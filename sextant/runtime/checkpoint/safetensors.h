@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sextant/base/mapped_file.h"
+
 namespace sextant {
 
 struct StoredTensor {
@@ -31,7 +33,7 @@ class Safetensors {
 
  private:
   std::string name_;
-  std::shared_ptr<void> file_;
+  std::shared_ptr<MappedFile> file_;  // the tensors' data
   std::vector<StoredTensor> tensors_;
 };
 

@@ -1,11 +1,5 @@
 #include "sextant/runtime/data/tokens.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
 
 #include "sextant/base/errors.h"
@@ -22,35 +16,6 @@ constexpr char kMagic[] = "SXTOKENS";
 static_assert(sizeof(Header) == 32);
 
 }  // namespace
-
-MappedFile::MappedFile(const std::string& path) {
-  const auto fail = [&](const std::string& why) {
-    throw InvalidInput(str(printable(path), ": ", why), ExitCode::kStorage);
-  };
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) fail(str("cannot be read: ", std::strerror(errno)));
-  struct stat info {};
-  const bool known = ::fstat(fd, &info) == 0;
-  if (!known || !S_ISREG(info.st_mode)) {
-    ::close(fd);
-    fail(known && S_ISDIR(info.st_mode) ? "is a folder, expected a file" : "is no regular file");
-  }
-  size_ = static_cast<std::size_t>(info.st_size);
-  if (size_ > 0) {
-    void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (mapped == MAP_FAILED) {
-      const std::string why = std::strerror(errno);
-      ::close(fd);
-      fail("cannot be mapped: " + why);
-    }
-    data_ = static_cast<const std::byte*>(mapped);
-  }
-  ::close(fd);
-}
-
-MappedFile::~MappedFile() {
-  if (size_ > 0) ::munmap(const_cast<std::byte*>(data_), size_);
-}
 
 void require_text(std::span<const std::byte> bytes, const std::string& path) {
   const char* kAdvice = "so this is no text; give plain text, or a token file made by 'sextant data'";

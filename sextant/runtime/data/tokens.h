@@ -7,27 +7,13 @@
 #include <vector>
 
 #include "sextant/base/atomic_file.h"
+#include "sextant/base/mapped_file.h"
 
 namespace sextant {
 
 /// The built-in tokenizer: ids 0-255 are bytes, 256 ends a document.
 inline constexpr std::int32_t kEndOfText = 256;
 inline constexpr std::int64_t kByteVocabulary = 257;
-
-/// A file of the process' address space, read-only.
-class MappedFile {
- public:
-  /// Throws InvalidInput (storage) if the file cannot be mapped; an empty file maps as empty.
-  explicit MappedFile(const std::string& path);
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
-
- private:
-  const std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
-};
 
 /// Tokens of a training set, in order. Documents end with kEndOfText.
 class Tokens {

@@ -7,7 +7,6 @@
 
 #include "sextant/base/errors.h"
 #include "sextant/base/random.h"
-#include "sextant/ops/convert.h"
 
 namespace sextant {
 namespace {
@@ -258,6 +257,7 @@ StepResult Executor::step(double rate, bool wish_to_stop) {
 
   for (const Instruction& instruction : rank_.code) {
     const auto b = static_cast<std::size_t>(std::max(0, instruction.bucket));
+    const Bytes received_before = received().total();
     switch (instruction.code) {
       case Code::kCountTokens: {
         double valid = 0;
@@ -324,7 +324,7 @@ StepResult Executor::step(double rate, bool wish_to_stop) {
         break;
       }
     }
-    end_event(std::string(name_of(instruction.code)));
+    end_event(std::string(name_of(instruction.code)), received().total() - received_before);
   }
   return result_;
 }

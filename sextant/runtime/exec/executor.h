@@ -1,7 +1,6 @@
 #pragma once
 // The machine that runs programs: buffers, kernels, communicators. It knows no strategy.
 #include <map>
-#include <optional>
 
 #include "sextant/program/memory.h"
 #include "sextant/runtime/comm/communicator.h"

@@ -41,7 +41,6 @@ void* Pool::allocate(Bytes bytes, int tag) {
   by_tag_[static_cast<std::size_t>(tag)] += {size};
   live_ += {size};
   if (live_ > peak_) peak_ = live_, at_peak_ = by_tag_;
-  extent_ = std::max(extent_, Bytes{offset + size});
   if (poison_ == Poison::kOn)
     std::memset(base_ + offset, 0xff, static_cast<std::size_t>(size));  // NaN as float and as double
   return base_ + offset;

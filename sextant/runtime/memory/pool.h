@@ -30,7 +30,6 @@ class Pool {
   Bytes live(int tag) const { return by_tag_[static_cast<std::size_t>(tag)]; }
   Bytes peak() const { return peak_; }                                     ///< greatest live(), exact
   const std::array<Bytes, kMaxTags>& at_peak() const { return at_peak_; }  ///< live by tag at that moment
-  Bytes extent() const { return extent_; }                                 ///< how far the range was ever used
 
  private:
   struct Block {
@@ -44,7 +43,7 @@ class Pool {
   std::set<std::pair<std::int64_t, std::int64_t>> free_by_size_;  // (size, offset)
   std::map<std::int64_t, Block> used_;
   std::array<Bytes, kMaxTags> by_tag_{}, at_peak_{};
-  Bytes live_, peak_, extent_;
+  Bytes live_, peak_;
 };
 
 /// Memory of one instance, freed at the end of its scope.

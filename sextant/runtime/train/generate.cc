@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "sextant/base/errors.h"
+#include "sextant/base/mapped_file.h"
 #include "sextant/base/random.h"
 #include "sextant/runtime/checkpoint/weights.h"
 #include "sextant/runtime/comm/threads.h"

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "sextant/base/errors.h"
+#include "sextant/base/mapped_file.h"
 
 namespace sextant {
 namespace {

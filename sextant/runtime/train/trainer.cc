@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "sextant/base/atomic_file.h"
