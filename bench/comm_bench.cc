@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "bench/on_ranks.h"
 #include "sextant/runtime/comm/threads.h"
 
 namespace sextant {
@@ -14,21 +15,7 @@ template <class F>
 void on_ranks(benchmark::State& state, int ranks, std::int64_t count, const F& operation) {
   run_threads(ranks, [&](Communicator& world) {
     std::vector<float> data(static_cast<std::size_t>(count), 1.0F);
-    double go = 1;
-    if (world.rank() == 0) {
-      for (auto _ : state) {
-        world.broadcast({&go, 1, DType::kF64}, 0).wait();
-        operation(world, std::span(data));
-      }
-      go = 0;
-      world.broadcast({&go, 1, DType::kF64}, 0).wait();
-    } else {
-      for (;;) {
-        world.broadcast({&go, 1, DType::kF64}, 0).wait();
-        if (go == 0) break;
-        operation(world, std::span(data));
-      }
-    }
+    follow_first_rank(state, world, [&] { operation(world, std::span(data)); });
   });
 }
 

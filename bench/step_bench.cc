@@ -2,6 +2,7 @@
 //   build/dev/bin/step_bench --benchmark_repetitions=7
 #include <benchmark/benchmark.h>
 
+#include "bench/on_ranks.h"
 #include "sextant/runtime/comm/threads.h"
 #include "sextant/runtime/train/trainer.h"
 
@@ -30,22 +31,7 @@ void run_steps(benchmark::State& state, const std::string& model_name, std::int6
     executor.initialise();
     fill_step(executor, config, source, 0, world.rank());
     for (int i = 0; i < 2; ++i) executor.step(1e-4);
-    // The first rank keeps the time; the others follow it step by step until it says stop.
-    double go = 1;
-    if (world.rank() == 0) {
-      for (auto _ : state) {
-        world.broadcast({&go, 1, DType::kF64}, 0).wait();
-        executor.step(1e-4);
-      }
-      go = 0;
-      world.broadcast({&go, 1, DType::kF64}, 0).wait();
-    } else {
-      for (;;) {
-        world.broadcast({&go, 1, DType::kF64}, 0).wait();
-        if (go == 0) break;
-        executor.step(1e-4);
-      }
-    }
+    follow_first_rank(state, world, [&] { executor.step(1e-4); });
   });
   const double peak = measured_peak_flops(ranks * threads);
   state.counters["tokens/s"] =

@@ -4,7 +4,7 @@ file(GLOB_RECURSE files ${SOURCE_DIR}/sextant/*.h ${SOURCE_DIR}/sextant/*.cc ${S
 foreach(file IN LISTS files)
   file(STRINGS ${file} includes REGEX "^#include \"")
   foreach(line IN LISTS includes)
-    if(NOT line MATCHES "^#include \"(sextant|cli|tests)/[a-z0-9_/]+\\.h\"")
+    if(NOT line MATCHES "^#include \"(sextant|cli|tests|bench)/[a-z0-9_/]+\\.h\"")
       message(SEND_ERROR "${file}: ${line}: write the full path from the root, e.g. \"sextant/base/errors.h\"")
     endif()
   endforeach()

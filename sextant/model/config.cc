@@ -1,6 +1,7 @@
 // Families: a config.json of Hugging Face mapped onto ModelConfig.
 #include "sextant/base/errors.h"
 #include "sextant/base/fields.h"
+#include "sextant/model/file_names.h"
 #include "sextant/model/model.h"
 
 namespace sextant {

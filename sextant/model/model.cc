@@ -6,6 +6,7 @@
 
 #include "sextant/base/errors.h"
 #include "sextant/base/mapped_file.h"
+#include "sextant/model/file_names.h"
 #include "sextant/ops/add.h"
 #include "sextant/ops/attention.h"
 #include "sextant/ops/dropout.h"

@@ -59,14 +59,4 @@ Model build_model(const ModelConfig& config, Sizes sizes, ModelPurpose purpose =
 /// Tensors of a Hugging Face file for this model: each name once with its whole shape.
 std::vector<FileTensor> file_tensors(const Model& model);
 
-/// Names of a family's files. `what` is one of embed, positions, norm1, q, k, v, out, q_norm, k_norm, norm2, gate, up,
-/// down, final_norm, head; `part` is "weight" or "bias".
-struct FileNames {
-  std::string (*name)(const std::string& what, const std::string& part, int layer);
-  bool transposed = false;  ///< matrices of products are stored [in, out]
-  bool joined_qkv = false;  ///< q, k and v are parts of one tensor
-};
-FileNames gpt2_file_names();
-FileNames llama_file_names();
-
 }  // namespace sextant

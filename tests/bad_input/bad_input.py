@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 here = os.path.dirname(os.path.abspath(__file__))
-program = sys.argv[1]
+program = sys.argv[1]  # absolute: cases run in a folder of their own
 
 MODEL = dict(model_type="llama", hidden_size=16, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2,
              intermediate_size=24, vocab_size=257, max_position_embeddings=32)
@@ -115,4 +115,5 @@ def main():
     sys.exit(1 if failures else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -148,6 +148,14 @@ TEST(Lowering, PartialGradientsAreThoseOfTheCalculus) {
   EXPECT_EQ(partial_over(l[6], Axis::kTp), "");
 }
 
+// The list of a step: two data-parallel ranks, two replicas, three microbatches, a bucket a unit.
+TEST(Program, GoldenText) {
+  Plan plan = split(1, false, 1, CpKind::kAllGather, 2);
+  plan.dp_replicate = 2, plan.num_microbatches = 3, plan.bucket = {1};
+  const Program program = build_program(build_model(shape("gpt2"), sizes_of(plan, {16, 24, DType::kF32})), plan);
+  EXPECT_EQ(compare_golden("golden/program.txt", to_string(program)), "");
+}
+
 // A step reads only what is there: what an earlier step wrote, or what comes from outside the unit.
 TEST(Lowering, NothingIsReadBeforeItIsWritten) {
   for (const Layout& layout : layouts())
