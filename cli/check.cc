@@ -15,6 +15,7 @@ int run_check(const Arguments& a) {
   std::ostream& out = a.value("--json") == "" ? std::cerr : std::cout;
   const RunConfig config =
       read_run(a.file("a run file"), a.overrides(), static_cast<int>(a.integer("--ranks", 0, 1, 1 << 20)));
+  require_json(a, files_of(config));
   const Prepared prepared = prepare(config);
   const Model& model = prepared.model;
   const Program& program = prepared.program;
@@ -33,7 +34,8 @@ int run_check(const Arguments& a) {
       << (config.plan.num_microbatches == 1 ? " microbatch of " : " microbatches of ") << config.plan.microbatch_size
       << " on each data-parallel rank\n"
       << "  data        " << with_commas(prepared.tokens.size()) << " tokens, " << with_commas(windows) << " windows; "
-      << static_cast<double>(config.steps * config.workload.global_batch) / static_cast<double>(windows)
+      << static_cast<double>(config.steps) * static_cast<double>(config.workload.global_batch) /
+             static_cast<double>(windows)
       << " epochs in " << with_commas(config.steps) << " steps\n"
       << "  program     " << program.by_pp[0].code.size() << " instructions, " << program.by_pp[0].units.size()
       << " units, " << program.by_pp[0].buckets.size() << " buckets\n"

@@ -126,4 +126,11 @@ void write_json(const Arguments& arguments, const Value& value) {
     write_file(*target, text);
 }
 
+void require_json(const Arguments& arguments, const std::vector<std::string>& others) {
+  const auto target = arguments.value("--json");
+  if (!target || target->empty()) return;
+  require_apart(*target, "--json", others);
+  require_writable(*target, "--json");
+}
+
 }  // namespace sextant::cli

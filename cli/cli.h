@@ -48,6 +48,8 @@ class Arguments {
 std::string help(const Command& command);
 /// Prints `value` where --json asks for it: standard output, or the file of --json=FILE.
 void write_json(const Arguments& arguments, const Value& value);
+/// Throws InvalidInput if the file of --json=FILE cannot be written, or is one of the command's `others`.
+void require_json(const Arguments& arguments, const std::vector<std::string>& others);
 
 extern const Command train, generate, data, check, presets;
 

@@ -16,6 +16,9 @@ int run_data(const Arguments& a) {
     if (same_file(path, *out))
       throw InvalidInput(str("sextant data: ", printable(path), " is both an input and --out; use another --out"),
                          ExitCode::kUsage);
+  std::vector<std::string> files = a.words();
+  files.push_back(*out);
+  require_json(a, files);
   TokenWriter writer(*out, kByteVocabulary);
   for (const std::string& path : a.words()) {
     const MappedFile file(path);

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <iostream>
 
@@ -60,6 +61,8 @@ namespace {
 extern "C" void on_bus_error(int) {
   constexpr char kText[] =
       "error: a file that is read (data or weights) was cut off while it was read; do not change it during a run\n";
+  static std::atomic_flag said = ATOMIC_FLAG_INIT;
+  if (said.test_and_set()) ::pause();  // another thread says it
   static_cast<void>(!::write(STDERR_FILENO, kText, sizeof kText - 1));
   ::_exit(static_cast<int>(sextant::ExitCode::kCorrupt));
 }

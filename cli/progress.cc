@@ -30,6 +30,7 @@ void Progress::step(const StepRecord& r) {
   if (terminal_) {
     if (now - shown_ < 0.1 && !is_last) return;
     shown_ = now;
+    drawn_ = true;
     std::cerr << "\r\x1b[K" << line(r) << std::flush;
   } else if (r.step % config_.log_every == 0 || is_last || r.result.skipped) {
     std::cerr << line(r) << "\n";
@@ -37,7 +38,8 @@ void Progress::step(const StepRecord& r) {
 }
 
 void Progress::finish() {
-  if (terminal_) std::cerr << "\n";
+  if (drawn_) std::cerr << "\n";
+  drawn_ = false;
 }
 
 }  // namespace sextant::cli

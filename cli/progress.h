@@ -10,6 +10,9 @@ class Progress {
  public:
   explicit Progress(const RunConfig& config);
   void start(double flops_per_step, double peak_flops) { flops_per_step_ = flops_per_step, peak_flops_ = peak_flops; }
+  ~Progress() { finish(); }  ///< an error message stands on a line of its own
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
   void step(const StepRecord& record);
   /// Ends the live line, if any.
   void finish();
@@ -18,7 +21,7 @@ class Progress {
   std::string line(const StepRecord& record) const;
   const RunConfig& config_;
   double flops_per_step_ = 0, peak_flops_ = 1;
-  bool terminal_;
+  bool terminal_, drawn_ = false;
   double smoothed_ = 0;  // seconds a step
   double shown_ = 0;     // when the live line was last drawn
 };

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -26,14 +27,22 @@ class Metrics {
     if (fd_ < 0)
       throw InvalidInput(str("train.metrics ", printable(path_), ": cannot be written: ", std::strerror(errno)),
                          ExitCode::kStorage);
+    ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_NONBLOCK);  // opening a pipe must not wait; writing may
   }
   ~Metrics() {
     if (fd_ >= 0) ::close(fd_);
   }
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
+  /// Throws InvalidInput (storage) if a line could not be written; a run is not given up for it, but says so at its
+  /// end.
+  void finish() const {
+    if (!failure_.empty())
+      throw InvalidInput(str("train.metrics ", printable(path_), ": could not be written to its end: ", failure_),
+                         ExitCode::kStorage);
+  }
   void step(const StepRecord& r) {
-    if (fd_ < 0) return;
+    if (fd_ < 0 || !failure_.empty()) return;
     Value v;
     v.set("step", r.step);
     v.set("loss", r.result.loss);
@@ -44,13 +53,18 @@ class Metrics {
     v.set("time_s", r.time.value);
     v.set("resident_bytes", r.resident.value);
     const std::string line = to_json(v) + "\n";
-    if (::write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-      throw InvalidInput(str("train.metrics ", printable(path_), ": cannot be written: ", std::strerror(errno)),
-                         ExitCode::kStorage);
+    std::size_t done = 0;
+    while (done < line.size() && failure_.empty()) {
+      const ssize_t put = ::write(fd_, line.data() + done, line.size() - done);
+      if (put >= 0)
+        done += static_cast<std::size_t>(put);
+      else if (errno != EINTR)
+        failure_ = std::strerror(errno);
+    }
   }
 
  private:
-  std::string path_;
+  std::string path_, failure_;
   int fd_ = -1;
 };
 
@@ -127,6 +141,9 @@ int run_train(const Arguments& a) {
   const RunConfig config =
       read_run(a.file("a run file"), a.overrides(), static_cast<int>(a.integer("--ranks", 0, 1, 4096)));
   if (const auto what = a.value("--print-program")) {
+    if (a.has("--json"))
+      throw InvalidInput("sextant train: --print-program and --json do not go together; the program is text",
+                         ExitCode::kUsage);
     if (*what != "" && *what != "units")
       throw InvalidInput(str("sextant train: --print-program=", printable(*what, 40),
                              ": known: --print-program, --print-program=units"),
@@ -138,10 +155,13 @@ int run_train(const Arguments& a) {
       for (const Unit& unit : program.by_pp[0].units) std::cout << to_string(unit, program.mesh);
     return 0;
   }
-  for (const std::string& read : {config.file, config.train_data, config.initial_weights})
-    if (same_file(config.metrics, read))
-      throw InvalidInput(str("train.metrics ", printable(config.metrics), ": is read by this run; use another file"));
-  if (const auto json = a.value("--json"); json && !json->empty()) require_writable(*json, "--json");
+  std::vector<std::string> others = files_of(config);
+  if (!config.output.empty())
+    for (const char* made : {"/model.safetensors", "/config.json"}) others.push_back(config.output + made);
+  require_apart(config.metrics, "train.metrics", others);
+  others.push_back(config.metrics);
+  require_json(a, others);
+  std::signal(SIGPIPE, SIG_IGN);  // who watches may go; the run and its weights stay
   Metrics metrics(config.metrics);
   Progress progress(config);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, on_interrupt);
@@ -159,6 +179,7 @@ int run_train(const Arguments& a) {
   progress.finish();
   print_summary(summary, config);
   write_json(a, to_value(summary));
+  metrics.finish();
   if (!summary.interrupted) return 0;
   std::cerr << "error: interrupted behind step " << summary.steps << " of " << config.steps
             << "; the weights so far are " << (config.output.empty() ? "not saved (no train.output)" : "saved") << "\n";

@@ -23,6 +23,7 @@ AtomicFile::AtomicFile(std::string path) : shown_(printable(path)), target_(std:
   if (exists && !S_ISREG(info.st_mode)) {
     fd_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd_ < 0) fail(std::strerror(errno));
+    ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_NONBLOCK);  // opening must not wait for a reader; writing may
     return;
   }
   temporary_ = target_ + ".tmp" + std::to_string(::getpid());
@@ -71,6 +72,14 @@ void write_file(const std::string& path, std::string_view text) {
 }
 
 void require_writable(const std::string& path, const std::string& what) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+    // A reader of a pipe would see an end if it were opened and closed here.
+    if (::access(path.c_str(), W_OK) != 0)
+      throw InvalidInput(str(what, " ", printable(path), ": cannot be written: ", std::strerror(errno)),
+                         ExitCode::kStorage);
+    return;
+  }
   try {
     const AtomicFile probe(path);
   } catch (const InvalidInput& e) {
@@ -87,9 +96,21 @@ void make_folder(const std::string& path, const std::string& what) {
 }
 
 bool same_file(const std::string& a, const std::string& b) {
+  if (a.empty() || b.empty()) return false;
   struct stat x {
   }, y{};
-  return ::stat(a.c_str(), &x) == 0 && ::stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+  if (::stat(a.c_str(), &x) == 0 && ::stat(b.c_str(), &y) == 0) return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+  std::error_code error_a, error_b;
+  const auto path_a = std::filesystem::weakly_canonical(a, error_a),
+             path_b = std::filesystem::weakly_canonical(b, error_b);
+  return !error_a && !error_b && path_a == path_b;
+}
+
+void require_apart(const std::string& target, const std::string& what, const std::vector<std::string>& others) {
+  for (const std::string& other : others)
+    if (same_file(target, other))
+      throw InvalidInput(str(what, " ", printable(target),
+                             ": is read or written by this command as something else; use another file"));
 }
 
 }  // namespace sextant

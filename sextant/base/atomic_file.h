@@ -2,6 +2,7 @@
 // Files that are complete or not there.
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace sextant {
 
@@ -17,6 +18,7 @@ class AtomicFile {
   void write(const void* data, std::size_t size);
   void write_at(std::size_t offset, const void* data, std::size_t size);
   void commit();
+  bool is_regular() const { return !temporary_.empty(); }
 
  private:
   [[noreturn]] void fail(const std::string& why);
@@ -30,7 +32,9 @@ void write_file(const std::string& path, std::string_view text);
 void require_writable(const std::string& path, const std::string& what);
 /// Creates a folder and its parents. Throws InvalidInput (storage).
 void make_folder(const std::string& path, const std::string& what);
-/// Whether both paths exist and are one file.
+/// Whether both paths name one file, there or not yet.
 bool same_file(const std::string& a, const std::string& b);
+/// Throws InvalidInput if `target`, named `what` in the message, is one of the files that the command reads or writes.
+void require_apart(const std::string& target, const std::string& what, const std::vector<std::string>& others);
 
 }  // namespace sextant

@@ -45,7 +45,7 @@ void Fields::fail(std::string_view key, const std::string& what) const {
   const Value* at = object_ ? object_->find(key) : nullptr;
   if (!at) at = object_;
   if (at && at->line == kFromArgument)
-    throw InvalidInput(str("argument ", section_.substr(1, section_.size() - 2), ".", key, ": ", what));
+    throw InvalidInput(str("argument ", section_.substr(1, section_.size() - 2), ".", printable(key, 60), ": ", what));
   if (at && at->line > 0) place += str(":", at->line, ":", at->column);
   throw InvalidInput(str(place, ": ", section_.empty() ? "" : section_ + " ", printable(key, 60), ": ", what));
 }

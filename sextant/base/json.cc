@@ -176,10 +176,10 @@ void write(const Value& value, int indent, bool indented, std::string& out) {
 
 Value parse_json(std::string_view text, const std::string& file, ExitCode code) {
   if (text.substr(0, 3) == "\xef\xbb\xbf")
-    throw InvalidInput(str(file, ":1:1: starts with a byte-order mark; save it as plain UTF-8"), code);
+    throw InvalidInput(str(printable(file), ":1:1: starts with a byte-order mark; save it as plain UTF-8"), code);
   // The library takes a NUL for the end of the input, whatever stands behind it.
   if (const auto nul = text.find('\0'); nul != std::string_view::npos)
-    throw InvalidInput(str(file, ": no valid JSON: byte ", nul, " is NUL"), code);
+    throw InvalidInput(str(printable(file), ": no valid JSON: byte ", nul, " is NUL"), code);
   Position position;
   Handler handler(position, file, code);
   const bool ok = nlohmann::json::sax_parse(CountingIterator{text.data(), &position},

@@ -93,7 +93,7 @@ std::vector<std::string> violations(const Plan& plan, const ModelConfig& model, 
 void validate(const Plan& plan, const ModelConfig& model, const Workload& workload, const std::string& file) {
   const std::vector<std::string> found = violations(plan, model, workload);
   if (found.empty()) return;
-  throw InvalidInput(str(file, ": [plan] is not valid for this model:\n  - ", join(found, "\n  - ")));
+  throw InvalidInput(str(printable(file), ": [plan] is not valid for this model:\n  - ", join(found, "\n  - ")));
 }
 
 Workload read_workload(const Value& run, const std::string& file) {

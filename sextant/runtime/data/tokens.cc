@@ -75,6 +75,10 @@ Tokens Tokens::open(const std::string& path) {
 }
 
 TokenWriter::TokenWriter(const std::string& path, std::int64_t vocabulary) : file_(path), vocabulary_(vocabulary) {
+  if (!file_.is_regular())
+    throw InvalidInput(
+        str(printable(path), ": is no regular file; a token file is completed at its start, so give a file"),
+        ExitCode::kStorage);
   const Header place{};
   file_.write(&place, sizeof place);  // completed by finish()
 }

@@ -25,14 +25,16 @@ std::string resolved(const std::string& path, const std::string& file) {
   return (std::filesystem::path(file).parent_path() / path).lexically_normal().string();
 }
 
-ModelConfig read_model(const Value& run, const std::string& file) {
+ModelConfig read_model(const Value& run, const std::string& file, std::string& model_file) {
   Fields f(run.find("model"), file, "[model]");
   const std::string name = f.text("config");
   const bool is_preset =
       std::any_of(model_presets().begin(), model_presets().end(), [&](const Preset& p) { return p.name == name; });
   const std::string path = is_preset ? name : resolved(name, file);
   std::error_code ignored;  // find_model says what is wrong with a path
-  ModelConfig model = find_model(!is_preset && !std::filesystem::exists(path, ignored) ? name : path);
+  const std::string found = !is_preset && !std::filesystem::exists(path, ignored) ? name : path;
+  ModelConfig model = find_model(found);
+  if (!is_preset) model_file = std::filesystem::is_directory(found, ignored) ? found + "/config.json" : found;
   if (f.has("dropout")) {
     model.dropout = f.number("dropout", 0, 0.95);
     // The saved config says what was trained; llama's has no such field, and none is needed to generate.
@@ -67,12 +69,16 @@ RunConfig read_run(const std::string& path, const std::vector<Override>& overrid
     if (!section) section = &run.set(o.section, Value(Value::Object{}));
     Value value = parse_run_value(o.text, str("argument ", o.section, ".", o.key, "=", printable(o.text)));
     value.line = kFromArgument;
+    for (const Override& other : overrides)
+      if (&other != &o && other.section == o.section && other.key == o.key)
+        throw InvalidInput(str("argument ", printable(o.section, 60), ".", printable(o.key, 60), ": stands twice"),
+                           ExitCode::kUsage);
     section->set(o.key, std::move(value));
   }
 
   RunConfig c;
   c.file = path;
-  c.model = read_model(run, path);
+  c.model = read_model(run, path, c.model_file);
   c.workload = read_workload(run, path);
   c.plan = read_plan(run, path, c.workload, ranks);
   c.optimizer = read_optimizer(run, path);

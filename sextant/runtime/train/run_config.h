@@ -9,6 +9,7 @@ namespace sextant {
 struct RunConfig {
   std::string file;
   ModelConfig model;
+  std::string model_file;  ///< "" for a preset
   Workload workload;
   Plan plan;
   OptimizerConfig optimizer;

@@ -62,8 +62,11 @@ void fill_step(Executor& executor, const RunConfig& config, const SampleSource& 
                             field("last"),      tokens.empty() ? std::span(spare_tokens) : tokens.subspan(at, length)};
       source(sample, view);
       for (std::size_t s = 0; s < length; ++s)
-        check(view.ids[s] >= 0 && view.ids[s] < config.model.vocabulary && view.labels[s] < config.model.vocabulary,
-              "tokens are within the vocabulary, which was compared before the first step");
+        if (view.ids[s] < 0 || view.ids[s] >= config.model.vocabulary || view.labels[s] >= config.model.vocabulary)
+          throw InvalidInput(str(printable(config.train_data), ": token ", std::max(view.ids[s], view.labels[s]),
+                                 " is outside the model's vocabulary of ", config.model.vocabulary,
+                                 ", though the file was checked at the start; do not change it during a run"),
+                             ExitCode::kCorrupt);
     }
 }
 
@@ -74,6 +77,10 @@ void require_memory(const std::string& what, const MemoryPlan& plan, int ranks) 
           " (peak ", human(plan.peak), " a rank, in ", plan.peak_where, "), this machine has ",
           human(physical_memory()), "; use a smaller plan.microbatch_size, workload.sequence or model"),
       ExitCode::kDoesNotFit);
+}
+
+std::vector<std::string> files_of(const RunConfig& config) {
+  return {config.file, config.model_file, config.train_data, config.initial_weights};
 }
 
 Prepared prepare(const RunConfig& config) {
@@ -88,7 +95,9 @@ Prepared prepare(const RunConfig& config) {
   MemoryPlan memory = plan_memory(program, state_bytes_per_element(program, config.optimizer.kind), data_bytes(program),
                                   config.threads);
   require_memory(config.file, memory, config.plan.num_ranks());
-  return {std::move(model), std::move(program), std::move(memory), tokens, std::move(sampler)};
+  std::optional<Safetensors> initial;
+  if (!config.initial_weights.empty()) initial = Safetensors::open(config.initial_weights);
+  return {std::move(model), std::move(program), std::move(memory), tokens, std::move(sampler), std::move(initial)};
 }
 
 RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
@@ -97,15 +106,13 @@ RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
   const Prepared prepared = prepare(config);
   const Model& model = prepared.model;
   const Program& program = prepared.program;
-  std::optional<Safetensors> initial;
-  if (!config.initial_weights.empty()) initial = Safetensors::open(config.initial_weights);
   const std::string weights_file = config.output + "/model.safetensors", config_file = config.output + "/config.json";
   if (!config.output.empty()) {
     make_folder(config.output, "train.output");
     for (const std::string& file : {weights_file, config_file}) {
       require_writable(file, "train.output");
-      if (same_file(file, config.initial_weights) || same_file(file, config.train_data))
-        throw InvalidInput(str("train.output ", printable(file), ": is read by this run; use another folder"));
+      require_apart(file, "train.output", files_of(config));
+      require_apart(config.metrics, "train.metrics", {file});
     }
   }
 
@@ -125,10 +132,10 @@ RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
   run_threads(ranks, [&](Communicator& world) {
     Executor executor(program, kernels, world, options);
     const bool first = world.rank() == 0;
-    if (!initial)
+    if (!prepared.initial)
       executor.initialise();
     else
-      load_weights(*initial, model, [&](const std::string& name) { return executor.parameter_bytes(name); });
+      load_weights(*prepared.initial, model, [&](const std::string& name) { return executor.parameter_bytes(name); });
     const Coordinates own = coordinates_of(world.rank(), program.mesh);
     const int data_rank = own.dp_replicate * program.mesh[Axis::kDpShard] + own.dp_shard;
     int skipped_in_a_row = 0;
@@ -147,7 +154,13 @@ RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
         if (hooks.on_step) hooks.on_step({step, result, time, resident()});
       }
       skipped_in_a_row = result.skipped ? skipped_in_a_row + 1 : 0;
-      if (skipped_in_a_row == kMostSkippedInARow || (skipped_in_a_row > 0 && is_last))
+      const bool gives_up = skipped_in_a_row == kMostSkippedInARow || (skipped_in_a_row > 0 && is_last);
+      if (gives_up && result.tokens == 0)
+        throw InvalidInput(str("step ", step + 1, ": ", result.reason,
+                               "; the label behind the end of a document is ignored, so give longer documents or "
+                               "data.documents = \"joined\""),
+                           ExitCode::kInvalid);
+      if (gives_up)
         throw InvalidInput(
             str("step ", step + 1, ": ", result.reason,
                 skipped_in_a_row > 1 ? str(", for the ", skipped_in_a_row == 2 ? "2nd" : "3rd", " step in a row") : "",

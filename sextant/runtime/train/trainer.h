@@ -1,7 +1,9 @@
 #pragma once
 // Training runs and text generation, from a run file to weights.
 #include <functional>
+#include <optional>
 
+#include "sextant/runtime/checkpoint/safetensors.h"
 #include "sextant/runtime/exec/executor.h"
 #include "sextant/runtime/train/run_config.h"
 
@@ -48,9 +50,12 @@ struct Prepared {
   MemoryPlan memory;
   Tokens tokens;
   WindowSampler sampler;
+  std::optional<Safetensors> initial;  ///< weights to start from
 };
-/// Opens the data, lowers the model, walks the memory. Throws InvalidInput if the data is off or does not go with the
-/// model, or if the ranks do not fit the machine.
+/// The files that a run reads; a name may be empty.
+std::vector<std::string> files_of(const RunConfig& config);
+/// Opens data and initial weights, lowers the model, walks the memory. Throws InvalidInput if the data is off or does
+/// not go with the model, or if the ranks do not fit the machine.
 Prepared prepare(const RunConfig& config);
 
 /// Throws InvalidInput (does not fit) if `ranks` ranks of this peak are more than the machine's memory.
