@@ -33,7 +33,7 @@ Arguments::Arguments(const Command& command, const std::vector<std::string>& wor
     for (const auto& [given, text] : options_)
       if (given == name)
         throw InvalidInput(str("sextant ", command.name, ": ", name, " stands twice"), ExitCode::kUsage);
-    const bool optional = option->value.rfind("[", 0) == 0;
+    const bool optional = option->value.starts_with('[');
     if (equals != std::string::npos) {
       if (option->value.empty())
         throw InvalidInput(str("sextant ", command.name, ": ", name, " takes no value"), ExitCode::kUsage);

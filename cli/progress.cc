@@ -15,7 +15,7 @@ std::string Progress::line(const StepRecord& r) const {
   const double left = smoothed_ * static_cast<double>(config_.steps - r.step - 1);
   char text[256];
   std::snprintf(text, sizeof text, "step %lld/%lld  loss %.4f  %s  %.0f%% of peak  |g| %.3g  %s  left %s%s",
-                static_cast<long long>(r.step + 1), static_cast<long long>(config_.steps), r.result.loss,
+                static_cast<long long>(r.step) + 1, static_cast<long long>(config_.steps), r.result.loss,
                 human(tokens / smoothed_, "tok/s").c_str(), 100 * flops_per_step_ / smoothed_ / peak_flops_,
                 r.result.grad_norm, human(r.resident).c_str(), human(Seconds{left}).c_str(),
                 r.result.skipped ? ("  skipped: " + r.result.reason).c_str() : "");

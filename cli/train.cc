@@ -144,7 +144,7 @@ int run_train(const Arguments& a) {
     if (a.has("--json"))
       throw InvalidInput("sextant train: --print-program and --json do not go together; the program is text",
                          ExitCode::kUsage);
-    if (*what != "" && *what != "units")
+    if (!what->empty() && *what != "units")
       throw InvalidInput(str("sextant train: --print-program=", printable(*what, 40),
                              ": known: --print-program, --print-program=units"),
                          ExitCode::kUsage);

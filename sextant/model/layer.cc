@@ -33,7 +33,7 @@ int LayerBuilder::parameter(Parameter parameter) {
   return add({std::move(parameter.spec), Role::kParameter, index});
 }
 
-int LayerBuilder::apply(OpPtr op, std::vector<int> in, const std::string& name) {
+int LayerBuilder::apply(const OpPtr& op, std::vector<int> in, const std::string& name) {
   std::vector<TensorSpec> specs;
   for (const int i : in) specs.push_back(spec(i));
   Node node{op, std::move(in), {}};

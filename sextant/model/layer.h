@@ -62,7 +62,7 @@ class LayerBuilder {
   int input(std::string dims, std::vector<std::int64_t> sizes);  ///< the boundary tensor from the layer before
   int data(const std::string& name, DType dtype);                ///< [B S], made by the loader
   int parameter(Parameter parameter);  ///< spec.name is completed to "layer.name" unless shared
-  int apply(OpPtr op, std::vector<int> in, const std::string& name);  ///< returns output 0
+  int apply(const OpPtr& op, std::vector<int> in, const std::string& name);  ///< returns output 0
   Layer finish(int output);
   int index() const { return layer_.index; }
   const std::string& name() const { return layer_.name; }

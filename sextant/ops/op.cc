@@ -22,7 +22,7 @@ std::string_view name_of(CpKind kind) {
 Bytes received_bytes(CollectiveKind kind, Bytes whole, int n) {
   switch (kind) {
     case CollectiveKind::kAllReduce:
-      return {2 * (n - 1) * whole.value / n};
+      return {std::int64_t{2} * (n - 1) * whole.value / n};
     case CollectiveKind::kReduceScatter:
     case CollectiveKind::kAllGather:
       return {(n - 1) * whole.value / n};

@@ -51,10 +51,11 @@ Bytes state_bytes_per_element(const Program& program, OptimizerKind kind) {
   return {state_values(kind) * size_of(program.dtype)};
 }
 
-Executor::Executor(const Program& program, const KernelTable& kernels, Communicator& world, ExecutorOptions options)
+Executor::Executor(const Program& program, const KernelTable& kernels, Communicator& world,
+                   const ExecutorOptions& options)
     : program_(program),
       rank_(program.by_pp.at(0)),
-      options_(std::move(options)),
+      options_(options),
       memory_(plan_memory(program, state_bytes_per_element(program, options_.optimizer.kind), data_bytes(program),
                           options_.threads)),
       // Best fit leaves gaps; address space costs nothing until touched.

@@ -41,7 +41,7 @@ class Executor {
  public:
   /// Takes parameters, gradients and optimizer state from the pool. `program` and `kernels` must outlive it. Throws
   /// InvalidInput if a kernel is missing, or for a program that this runtime cannot run.
-  Executor(const Program& program, const KernelTable& kernels, Communicator& world, ExecutorOptions options);
+  Executor(const Program& program, const KernelTable& kernels, Communicator& world, const ExecutorOptions& options);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 

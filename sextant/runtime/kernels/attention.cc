@@ -98,7 +98,7 @@ void attention_backward(const KernelCall& c) {
   const std::int64_t row = n.H * n.K, kv_row = n.G * n.K, group = n.H / n.G, tasks = n.B * n.G,
                      threads = c.team.threads();
   c.team.run([&](int thread) {
-    T* p = static_cast<T*>(c.scratch) + thread * 2 * Attention::kStripe * n.T;
+    T* p = static_cast<T*>(c.scratch) + thread * Attention::kStripe * 2 * n.T;
     T* dp = p + Attention::kStripe * n.T;
     for (std::int64_t task = thread; task < tasks; task += threads) {
       const std::int64_t b = task / n.G, g = task % n.G;

@@ -17,7 +17,7 @@ typedef float Vector __attribute__((vector_size(kBytes)));
 
 }  // namespace
 
-const double kFlopsPerRound = 2.0 * kVectors * (kBytes / 4);
+const double kFlopsPerRound = 2.0 * kVectors * static_cast<double>(sizeof(Vector) / sizeof(float));
 
 void multiply_add_rounds(std::int64_t rounds) {
   Vector a[kVectors];

@@ -56,7 +56,7 @@ class Buffer {
     std::swap(pool_, o.pool_), std::swap(data_, o.data_);
     return *this;
   }
-  ~Buffer() {
+  ~Buffer() {  // NOLINT(bugprone-exception-escape): a double free is our bug and may end the program
     if (data_) pool_->free(data_);
   }
   void* data() const { return data_; }

@@ -118,7 +118,7 @@ Worst compare(const std::map<std::string, std::vector<double>>& a,
 namespace {
 
 SampleSource masked_samples(std::int64_t vocabulary,
-                            std::function<bool(std::int64_t sample, std::int64_t token)> keeps) {
+                            const std::function<bool(std::int64_t sample, std::int64_t token)>& keeps) {
   return [=](std::int64_t sample, const SampleView& view) {
     fill_causal(sample, view);
     const RandomStream random(3, Purpose::kTest, static_cast<std::uint64_t>(sample));
@@ -140,7 +140,7 @@ SampleSource uneven_samples(std::int64_t vocabulary) {
   });
 }
 
-SampleSource samples_with_valid(std::int64_t vocabulary, std::vector<int> valid) {
+SampleSource samples_with_valid(std::int64_t vocabulary, const std::vector<int>& valid) {
   return masked_samples(vocabulary, [=](std::int64_t sample, std::int64_t token) {
     return token < valid[static_cast<std::size_t>(sample) % valid.size()];
   });

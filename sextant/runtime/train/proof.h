@@ -52,6 +52,6 @@ Worst compare(const std::map<std::string, std::vector<double>>& a, const std::ma
 /// Random tokens with uneven masks: sample j keeps a share of its labels that depends on j; every fifth keeps none.
 SampleSource uneven_samples(std::int64_t vocabulary);
 /// The same tokens, with exactly valid[j % n] labels kept in sample j.
-SampleSource samples_with_valid(std::int64_t vocabulary, std::vector<int> valid);
+SampleSource samples_with_valid(std::int64_t vocabulary, const std::vector<int>& valid);
 
 }  // namespace sextant
