@@ -151,6 +151,8 @@ int run_train(const Arguments& a) {
     const Program program =
         build_program(build_model(config.model, sizes_of(config.plan, config.workload)), config.plan);
     std::cout << to_string(program);
+    if (config.plan.tp > 1 || config.plan.cp > 1)
+      std::cerr << "note: sums of gradients over tp and cp are not in this list yet, and only tp = cp = 1 is trained\n";
     if (*what == "units")
       for (const Unit& unit : program.by_pp[0].units) std::cout << to_string(unit, program.mesh);
     return 0;

@@ -108,6 +108,10 @@ Workload read_workload(const Value& run, const std::string& file) {
 
 Plan read_plan(const Value& run, const std::string& file, const Workload& workload, int ranks) {
   Fields f(run.find("plan"), file, "[plan]");
+  // Known fields of a plan that this runtime does not run: said by name, rather than guessed to be another one.
+  for (const char* key : {"pp", "ep", "etp", "zero", "reduce", "live_units", "schedule", "virtual_stages", "group",
+                          "stages", "recompute", "rank_order", "cp_slices"})
+    if (f.has(key)) f.fail(key, "is not offered by this build yet; leave it out");
   Plan p;
   const auto degree = [&](const char* key) { return static_cast<int>(f.integer_or(key, 1, 1, 1 << 20)); };
   p.dp_replicate = degree("dp_replicate");
