@@ -10,6 +10,8 @@ namespace {
 
 constexpr int kMaxDepth = 64;
 constexpr std::size_t kMaxString = std::size_t{1} << 20;
+constexpr std::int64_t kMaxValues =
+    4'000'000;  // bounds the memory that a hostile file can take to a few times its size
 
 // The library's events carry no position, so its input iterator counts lines as it is read. The lexer stands on the
 // last byte of what it reports, but one past a number.
@@ -106,6 +108,7 @@ class Handler {
   }
   void step_back() { line_ = position_.line_before, column_ = position_.column_before; }
   bool add(Value value) {
+    if (++values_ > kMaxValues) fail(str("more than ", kMaxValues, " values"));
     if (!line_) line_ = position_.line, column_ = position_.column;
     if (!value.line) value.line = line_, value.column = column_;
     line_ = column_ = 0;
@@ -132,6 +135,7 @@ class Handler {
   std::string file_;
   ExitCode code_;
   std::vector<Open> open_;
+  std::int64_t values_ = 0;
   int line_ = 0, column_ = 0;  // of the value being added, if it is not the reader's place
 };
 
