@@ -1,4 +1,5 @@
-"""Runs every case of cases.txt, on one rank and on four; compares exit code and message with messages.txt.
+"""Runs every case of cases.txt; compares exit code and message with messages.txt. Cases that start ranks and fix no plan
+run again on four: the same exit code, and the same words unless sizes or numbers of the run stand in them (codes 4, 8).
 
 Usage: bad_input.py PROGRAM [--update]
 """
