@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <iostream>
@@ -47,6 +48,15 @@ Arguments::Arguments(const Command& command, const std::vector<std::string>& wor
                          ExitCode::kUsage);
     }
   }
+}
+
+std::vector<std::string> Arguments::without(const std::vector<std::string>& names) const {
+  std::vector<std::string> out{command_.name};
+  for (const auto& [name, text] : options_)
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      out.push_back(text.empty() ? name : name + "=" + text);
+  out.insert(out.end(), words_.begin(), words_.end());
+  return out;
 }
 
 bool Arguments::has(const std::string& name) const { return value(name).has_value(); }

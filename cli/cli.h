@@ -33,6 +33,8 @@ class Arguments {
   double number(const std::string& name, double otherwise, double least, double most) const;
   /// Throws InvalidInput (usage) if there are more words than the command takes.
   void at_most_words(std::size_t most) const;
+  /// The command and its arguments again, but for these options.
+  std::vector<std::string> without(const std::vector<std::string>& names) const;
   /// Words that are no options.
   const std::vector<std::string>& words() const { return words_; }
   /// The one file of the command and the overrides behind it. Throws InvalidInput (usage) if there is none.

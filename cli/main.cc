@@ -88,6 +88,8 @@ int main(int argc, char** argv) {
   } catch (const sextant::InvalidInput& e) {
     std::cerr << "error: " << e.what() << "\n";
     return static_cast<int>(e.exit_code);
+  } catch (const sextant::PeerFailed& e) {
+    return static_cast<int>(e.exit_code);  // another rank says why
   } catch (const sextant::CommError& e) {
     std::cerr << "error: " << e.what() << "\n";
     return static_cast<int>(ExitCode::kHang);

@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "cli/cli.h"
+#include "cli/launch.h"
 #include "cli/progress.h"
 #include "sextant/base/atomic_file.h"
 #include "sextant/program/memory.h"
@@ -127,65 +128,96 @@ void on_interrupt(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
-void print_banner(const RunConfig& config, const Prepared& prepared) {
+void print_banner(const RunConfig& config, const Prepared& prepared, const Communicator* world) {
   const int ranks = config.plan.num_ranks();
+  const auto job = mpi_process();
+  const std::string kind = !world ? "" : str(" (processes of ", job->started_by, ", ", world->ranks_here(), " here)");
   std::cerr << config.model.family << ", " << with_commas(prepared.model.num_parameters()) << " parameters; " << ranks
-            << (ranks == 1 ? " rank" : " ranks") << " x " << config.threads
+            << (ranks == 1 ? " rank" : " ranks") << kind << " x " << config.threads
             << (config.threads == 1 ? " thread" : " threads") << ", step of " << config.workload.global_batch << " x "
             << config.workload.sequence << " tokens in " << config.plan.num_microbatches
             << (config.plan.num_microbatches == 1 ? " microbatch of " : " microbatches of ")
             << config.plan.microbatch_size << "; products by " << gemm_library() << "\n";
 }
 
-int run_train(const Arguments& a) {
-  const RunConfig config =
-      read_run(a.file("a run file"), a.overrides(), static_cast<int>(a.integer("--ranks", 0, 1, 4096)));
+void print_program(const Arguments& a, const RunConfig& config, const std::string& what) {
+  if (a.has("--json"))
+    throw InvalidInput("sextant train: --print-program and --json do not go together; the program is text",
+                       ExitCode::kUsage);
+  if (!what.empty() && what != "units")
+    throw InvalidInput(
+        str("sextant train: --print-program=", printable(what, 40), ": known: --print-program, --print-program=units"),
+        ExitCode::kUsage);
+  const Program program = build_program(build_model(config.model, sizes_of(config.plan, config.workload)), config.plan);
+  std::cout << to_string(program);
+  if (config.plan.tp > 1 || config.plan.cp > 1)
+    std::cerr << "note: sums of gradients over tp and cp are not in this list yet, and only tp = cp = 1 is trained\n";
+  if (what == "units")
+    for (const Unit& unit : program.by_pp[0].units) std::cout << to_string(unit, program.mesh);
+}
+
+RunConfig read_config_of(const Arguments& a, int ranks, int ranks_here) {
+  return read_run(a.file("a run file"), a.overrides(), static_cast<int>(a.integer("--ranks", ranks, 1, 4096)),
+                  ranks_here);
+}
+
+// All ranks as threads (`world` null), or one rank of a job. Only the first rank speaks and writes.
+int train_here(const Arguments& a, Communicator* world) {
+  const RunConfig config = read_config_of(a, world ? world->size() : 0, world ? world->ranks_here() : 0);
+  const bool first = !world || world->rank() == 0;
   if (const auto what = a.value("--print-program")) {
-    if (a.has("--json"))
-      throw InvalidInput("sextant train: --print-program and --json do not go together; the program is text",
-                         ExitCode::kUsage);
-    if (!what->empty() && *what != "units")
-      throw InvalidInput(str("sextant train: --print-program=", printable(*what, 40),
-                             ": known: --print-program, --print-program=units"),
-                         ExitCode::kUsage);
-    const Program program =
-        build_program(build_model(config.model, sizes_of(config.plan, config.workload)), config.plan);
-    std::cout << to_string(program);
-    if (config.plan.tp > 1 || config.plan.cp > 1)
-      std::cerr << "note: sums of gradients over tp and cp are not in this list yet, and only tp = cp = 1 is trained\n";
-    if (*what == "units")
-      for (const Unit& unit : program.by_pp[0].units) std::cout << to_string(unit, program.mesh);
+    if (first) print_program(a, config, *what);
     return 0;
   }
+  if (world && config.plan.num_ranks() != world->size())
+    throw InvalidInput(str(printable(config.file), ": the plan is for ", config.plan.num_ranks(),
+                           " ranks, this job has ", world->size(), "; start ", config.plan.num_ranks(),
+                           ", or change [plan]"));
   std::vector<std::string> others = files_of(config);
   if (!config.output.empty())
     for (const char* made : {"/model.safetensors", "/config.json"}) others.push_back(config.output + made);
   require_apart(config.metrics, "train.metrics", others);
   others.push_back(config.metrics);
-  require_json(a, others);
+  if (first) require_json(a, others);
   std::signal(SIGPIPE, SIG_IGN);  // who watches may go; the run and its weights stay
-  Metrics metrics(config.metrics);
-  Progress progress(config);
+  std::optional<Metrics> metrics;
+  std::optional<Progress> progress;
+  if (first) metrics.emplace(config.metrics), progress.emplace(config);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, on_interrupt);
-  const RunSummary summary = sextant::train(config, {.on_start =
-                                                         [&](const Prepared& prepared, double peak_flops) {
-                                                           print_banner(config, prepared);
-                                                           progress.start(model_flops(prepared.program), peak_flops);
-                                                         },
-                                                     .on_step =
-                                                         [&](const StepRecord& r) {
-                                                           metrics.step(r);
-                                                           progress.step(r);
-                                                         },
-                                                     .should_stop = [] { return interrupted != 0; }});
-  progress.finish();
+  const TrainHooks hooks{.on_start =
+                             [&](const Prepared& prepared, double peak_flops) {
+                               print_banner(config, prepared, world);
+                               progress->start(model_flops(prepared.program), peak_flops);
+                             },
+                         .on_step =
+                             [&](const StepRecord& r) {
+                               metrics->step(r);
+                               progress->step(r);
+                             },
+                         .should_stop = [] { return interrupted != 0; }};
+  const RunSummary summary = world ? sextant::train(config, hooks, *world) : sextant::train(config, hooks);
+  if (!first) return 0;
+  progress->finish();
   print_summary(summary, config);
   write_json(a, to_value(summary));
-  metrics.finish();
+  metrics->finish();
   if (!summary.interrupted) return 0;
   std::cerr << "error: interrupted behind step " << summary.steps << " of " << config.steps
             << "; the weights so far are " << (config.output.empty() ? "not saved (no train.output)" : "saved") << "\n";
   return static_cast<int>(ExitCode::kInterrupted);
+}
+
+int run_train(const Arguments& a) {
+  if (backend_of(a) == Backend::kThreads) return train_here(a, nullptr);
+  if (!mpi_process()) {
+    if (!has_mpi()) run_mpi({});  // says why not
+    const RunConfig config = read_config_of(a, 0, 0);
+    if (a.has("--print-program")) return train_here(a, nullptr);
+    return start_mpirun(a, config.plan.num_ranks());
+  }
+  int code = 0;
+  run_mpi([&](Communicator& world) { code = train_here(a, &world); });
+  return code;
 }
 
 }  // namespace
@@ -194,13 +226,16 @@ const Command train = {
     "train",
     "RUN.toml [--ranks N] [section.key=value ...]",
     "Trains the model of a run file.",
-    {{"--ranks", "N", "ranks as threads of this process; fills plan.dp_shard if the file leaves it out"},
+    {{"--ranks", "N", "number of ranks; fills plan.dp_shard if the file leaves it out"},
+     {"--backend", "KIND", "threads: of this process; mpi: processes, starts mpirun unless it runs under it"},
      {"--print-program", "[=units]", "prints what a step does and ends; =units: with every op of every layer"},
      {"--json", "[=FILE]", "the summary as JSON, to standard output or a file"}},
     "Examples:\n"
     "  sextant train examples/kjv/run.toml --ranks 4\n"
     "  sextant train examples/kjv/run.toml train.steps=20 optimizer.learning_rate=1e-3\n"
     "  sextant train examples/kjv/run.toml --print-program\n"
+    "  sextant train examples/kjv/run.toml --ranks 4 --backend mpi\n"
+    "  mpirun -n 4 sextant train examples/kjv/run.toml\n"
     "\nProgress goes to standard error. Exit codes: 0 done, 2 usage, 3 invalid run file, 4 does not fit,\n"
     "5 damaged data, 7 a rank is missing, 8 the loss diverged, 9 storage, 130 interrupted (docs/errors.md).\n",
     run_train};

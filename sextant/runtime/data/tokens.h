@@ -30,6 +30,7 @@ class Tokens {
                        : reinterpret_cast<const std::int32_t*>(text_)[i];
   }
   const std::string& path() const { return path_; }
+  std::span<const std::byte> bytes() const { return file_->bytes(); }  ///< the whole file
 
  private:
   std::shared_ptr<MappedFile> file_;

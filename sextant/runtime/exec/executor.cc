@@ -59,7 +59,8 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
       memory_(plan_memory(program, state_bytes_per_element(program, options_.optimizer.kind), data_bytes(program),
                           options_.threads)),
       // Best fit leaves gaps; address space costs nothing until touched.
-      pool_(options_.memory.value > 0 ? options_.memory : memory_.peak * 2 + Bytes{1 << 26}, options_.poison),
+      pool_(world.memory(options_.memory.value > 0 ? options_.memory : memory_.peak * 2 + Bytes{1 << 26}),
+            options_.poison),
       team_(options_.threads, options_.spin),
       world_(world) {
   check(world.size() == program.mesh.num_ranks(), "the world has as many ranks as the program");
@@ -97,6 +98,9 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
       placed_[parameter.spec.name] = {static_cast<int>(b), p.offset, p.size};
       memory.ranges.push_back({p.offset, p.offset + p.size, parameter.is_matrix});
     }
+    const auto unit_name = [&](const Placed& p) { return rank_.units[static_cast<std::size_t>(p.unit)].name; };
+    const std::string first = unit_name(bucket.parameters.front()), last = unit_name(bucket.parameters.back());
+    memory.site = Site("gradients of " + (first == last ? first : first + " to " + last));
     buckets_.push_back(std::move(memory));
   }
   for (const auto& [name, spec] : data_tensors(program))
@@ -243,11 +247,12 @@ void Executor::run(const Instruction& instruction) {
       gone = {};
     }
     end_event(ready[s].what);
-    zero_->progress();
+    world_.progress();
   }
 }
 
 StepResult Executor::step(double rate, bool wish_to_stop) {
+  world_.enter(Phase::kComputing);
   result_ = {};
   rate_ = rate;
   clip_ = 1;
@@ -264,7 +269,7 @@ StepResult Executor::step(double rate, bool wish_to_stop) {
         double valid = 0;
         for (int m = 0; m < program_.num_microbatches; ++m)
           for (const std::int32_t label : data<std::int32_t>("labels", m)) valid += label >= 0;
-        data_group_->all_reduce({&valid, 1, DType::kF64}).wait();
+        data_group_->all_reduce({&valid, 1, DType::kF64}, "count of valid tokens").wait();
         result_.tokens = static_cast<std::int64_t>(valid);
         break;
       }
@@ -272,13 +277,13 @@ StepResult Executor::step(double rate, bool wish_to_stop) {
         run(instruction);
         continue;
       case Code::kReduce:
-        pending_[b] = zero_->all_reduce(gradients_of(instruction.bucket));
+        pending_[b] = zero_->all_reduce(gradients_of(instruction.bucket), buckets_[b].site);
         break;
       case Code::kWait:
         pending_[b].wait();
         break;
       case Code::kReduceRest:
-        replicas_->all_reduce(gradients_of(instruction.bucket)).wait();
+        replicas_->all_reduce(gradients_of(instruction.bucket), buckets_[b].site).wait();
         break;
       case Code::kGradNorm: {
         double squares = 0;
@@ -287,7 +292,7 @@ StepResult Executor::step(double rate, bool wish_to_stop) {
                                                    : sum_of_squares(team_, bucket.ranges, bucket.gradients.as<float>());
         result_.grad_norm = std::sqrt(squares);
         double sums[kNormValues] = {*loss_.as<double>(), wish_to_stop ? 1.0 : 0.0};
-        data_group_->all_reduce({sums, kNormValues, DType::kF64}).wait();
+        data_group_->all_reduce({sums, kNormValues, DType::kF64}, "loss and wish to stop").wait();
         result_.loss = result_.tokens > 0 ? sums[0] / static_cast<double>(result_.tokens) : 0;
         result_.stop = sums[1] > 0;
         break;

@@ -105,6 +105,7 @@ class Executor {
   struct BucketMemory {
     Buffer parameters, gradients, state;
     std::vector<Range> ranges;
+    Site site;
   };
   struct PlacedAt {
     int bucket;

@@ -10,18 +10,20 @@
 
 namespace sextant {
 
-Pool::Pool(Bytes capacity, Poison poison) : capacity_(aligned(capacity).value), poison_(poison) {
-  void* range = ::mmap(nullptr, static_cast<std::size_t>(capacity_), PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (range == MAP_FAILED)
+Region::Region(Bytes capacity) : data_(nullptr), capacity_(aligned(capacity)) {
+  const auto size = static_cast<std::size_t>(capacity_.value);
+  data_ = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data_ == MAP_FAILED)
     throw InvalidInput(str("cannot reserve ", human(capacity), " of memory"), ExitCode::kDoesNotFit);
-  ::madvise(range, static_cast<std::size_t>(capacity_), MADV_HUGEPAGE);
-  base_ = static_cast<std::byte*>(range);
+  ::madvise(data_, size, MADV_HUGEPAGE);
+  give_back_ = [data = data_, size] { ::munmap(data, size); };
+}
+
+Pool::Pool(Region region, Poison poison)
+    : region_(std::move(region)), base_(region_.data()), capacity_(region_.capacity().value), poison_(poison) {
   free_by_offset_[0] = capacity_;
   free_by_size_.emplace(capacity_, 0);
 }
-
-Pool::~Pool() { ::munmap(base_, static_cast<std::size_t>(capacity_)); }
 
 void* Pool::allocate(Bytes bytes, int tag) {
   const std::int64_t size = std::max(aligned(bytes).value, kAlignment);

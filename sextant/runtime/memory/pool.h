@@ -2,8 +2,10 @@
 // A rank's memory: one address range, every byte accounted under a tag.
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "sextant/base/units.h"
 
@@ -12,12 +14,38 @@ namespace sextant {
 /// Whether freed and fresh memory is filled with NaN, so that a stale or unwritten value shows.
 enum class Poison : bool { kOff, kOn };
 
+/// A range of address space, given back at the end of its scope; pages are taken when first touched.
+class Region {
+ public:
+  /// Private memory. Throws InvalidInput (does not fit).
+  explicit Region(Bytes capacity);
+  /// Memory of somebody else's, to whom `give_back` returns it.
+  Region(void* data, Bytes capacity, std::function<void()> give_back)
+      : data_(data), capacity_(capacity), give_back_(std::move(give_back)) {}
+  Region(Region&& o) noexcept
+      : data_(o.data_), capacity_(o.capacity_), give_back_(std::exchange(o.give_back_, nullptr)) {}
+  Region& operator=(Region&& o) noexcept {
+    std::swap(data_, o.data_), std::swap(capacity_, o.capacity_), std::swap(give_back_, o.give_back_);
+    return *this;
+  }
+  ~Region() {
+    if (give_back_) give_back_();
+  }
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+  Bytes capacity() const { return capacity_; }
+
+ private:
+  void* data_;
+  Bytes capacity_;
+  std::function<void()> give_back_;
+};
+
 class Pool {
  public:
   static constexpr int kMaxTags = 16;
-  /// Reserves address space for `capacity`; pages are taken when first touched. Throws InvalidInput (does not fit).
-  Pool(Bytes capacity, Poison poison);
-  ~Pool();
+  Pool(Region region, Poison poison);
+  /// Over private memory. Throws InvalidInput (does not fit).
+  Pool(Bytes capacity, Poison poison) : Pool(Region(capacity), poison) {}
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
@@ -36,7 +64,8 @@ class Pool {
     std::int64_t size;
     int tag;
   };
-  std::byte* base_ = nullptr;
+  Region region_;
+  std::byte* base_;
   std::int64_t capacity_;
   Poison poison_;
   std::map<std::int64_t, std::int64_t> free_by_offset_;

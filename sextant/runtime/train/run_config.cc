@@ -56,7 +56,7 @@ Override parse_override(const std::string& argument) {
   return {argument.substr(0, dot), argument.substr(dot + 1, equals - dot - 1), argument.substr(equals + 1)};
 }
 
-RunConfig read_run(const std::string& path, const std::vector<Override>& overrides, int ranks) {
+RunConfig read_run(const std::string& path, const std::vector<Override>& overrides, int ranks, int ranks_here) {
   Value run = parse_run_file(read_file(path, 1 << 20), path);
   for (const Member& m : std::get<Value::Object>(run.data))
     require_section(m.key,
@@ -79,6 +79,7 @@ RunConfig read_run(const std::string& path, const std::vector<Override>& overrid
   RunConfig c;
   c.file = path;
   c.model = read_model(run, path, c.model_file);
+  c.settings = to_json(run) + to_json(c.model.source);
   c.workload = read_workload(run, path);
   c.plan = read_plan(run, path, c.workload, ranks);
   c.optimizer = read_optimizer(run, path);
@@ -94,8 +95,10 @@ RunConfig read_run(const std::string& path, const std::vector<Override>& overrid
   c.stop_after = train.integer_or("stop_after", 0, 0, c.steps);
   c.seed = static_cast<std::uint64_t>(train.integer_or("seed", 1, 0));
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  c.threads = static_cast<int>(train.integer_or("threads", std::max(1, cores / c.plan.num_ranks()), 1, 1024));
+  c.threads = static_cast<int>(
+      train.integer_or("threads", std::max(1, cores / (ranks_here > 0 ? ranks_here : c.plan.num_ranks())), 1, 1024));
   c.log_every = train.integer_or("log_every", std::max<std::int64_t>(1, c.steps / 50), 1);
+  c.timeout = {train.number_or("timeout_s", 0, 0, 1e6)};
   c.metrics = resolved(train.text_or("metrics", ""), path);
   c.output = resolved(train.text_or("output", ""), path);
   c.initial_weights = resolved(train.text_or("initial_weights", ""), path);

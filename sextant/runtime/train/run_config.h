@@ -8,6 +8,7 @@ namespace sextant {
 
 struct RunConfig {
   std::string file;
+  std::string settings;  ///< everything that the file, the arguments and the model's config say, as one text
   ModelConfig model;
   std::string model_file;  ///< "" for a preset
   Workload workload;
@@ -20,6 +21,7 @@ struct RunConfig {
   std::uint64_t seed = 1;
   int threads = 1;              ///< of each rank
   std::int64_t log_every = 1;   ///< steps between lines of the log when it is no terminal
+  Seconds timeout;              ///< patience with a rank that gives no sign of life; 0: learned
   std::string metrics;          ///< JSONL file, appended; "" for none
   std::string output;           ///< folder for weights and config; "" for none
   std::string initial_weights;  ///< safetensors to start from; "" to draw them
@@ -32,8 +34,8 @@ struct Override {
 /// Splits "plan.dp_shard=4". Throws InvalidInput (usage).
 Override parse_override(const std::string& argument);
 
-/// Reads a run file with overrides; `ranks` 0 takes the plan's. Paths in it are relative to the file's folder. Throws
-/// InvalidInput on anything off, the plan's violations all at once.
-RunConfig read_run(const std::string& path, const std::vector<Override>& overrides, int ranks);
+/// Reads a run file with overrides; `ranks` 0 takes the plan's; `ranks_here` of them share this machine (0: all). Paths
+/// in it are relative to the file's folder. Throws InvalidInput on anything off, the plan's violations all at once.
+RunConfig read_run(const std::string& path, const std::vector<Override>& overrides, int ranks, int ranks_here = 0);
 
 }  // namespace sextant

@@ -12,6 +12,7 @@
 #include "sextant/base/errors.h"
 #include "sextant/runtime/checkpoint/weights.h"
 #include "sextant/runtime/comm/threads.h"
+#include "sextant/runtime/train/agreement.h"
 
 namespace sextant {
 namespace {
@@ -83,7 +84,7 @@ std::vector<std::string> files_of(const RunConfig& config) {
   return {config.file, config.model_file, config.train_data, config.initial_weights};
 }
 
-Prepared prepare(const RunConfig& config) {
+Prepared prepare(const RunConfig& config, int ranks_here) {
   const Tokens tokens = Tokens::open(config.train_data);
   if (tokens.vocabulary() > config.model.vocabulary)
     throw InvalidInput(str(printable(config.train_data), ": has a vocabulary of ", tokens.vocabulary(),
@@ -94,117 +95,193 @@ Prepared prepare(const RunConfig& config) {
   Program program = build_program(model, config.plan);
   MemoryPlan memory = plan_memory(program, state_bytes_per_element(program, config.optimizer.kind), data_bytes(program),
                                   config.threads);
-  require_memory(config.file, memory, config.plan.num_ranks());
+  require_memory(config.file, memory, ranks_here > 0 ? ranks_here : config.plan.num_ranks());
   std::optional<Safetensors> initial;
   if (!config.initial_weights.empty()) initial = Safetensors::open(config.initial_weights);
   return {std::move(model), std::move(program), std::move(memory), tokens, std::move(sampler), std::move(initial)};
 }
 
+namespace {
+
+// One run on its way. Threads share it, each process has its own; only the first rank writes to it.
+class Run {
+ public:
+  Run(const RunConfig& config, const TrainHooks& hooks, int ranks_here, int ranks_in_process)
+      : config_(config),
+        hooks_(hooks),
+        ranks_in_process_(ranks_in_process),
+        prepared_(prepare(config, ranks_here)),
+        kernels_(builtin_kernels()) {}
+
+  const Prepared& prepared() const { return prepared_; }
+  int cores() const { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
+  CommOptions comm_options() const {
+    return {.timeout = config_.timeout,
+            .dump = config_.output.empty() ? "sextant-collectives.json" : config_.output + "/collectives.json"};
+  }
+  void require_output() const;
+  void start(double peak_flops) {
+    summary_.peak_flops = peak_flops;
+    if (hooks_.on_start) hooks_.on_start(prepared_, peak_flops);
+    resident_before_ = resident();
+  }
+  void train(Communicator& world);
+  RunSummary finish(double peak_flops);
+
+ private:
+  std::string weights_file() const { return config_.output + "/model.safetensors"; }
+  std::string config_file() const { return config_.output + "/config.json"; }
+  void give_up_if_bad(const StepResult& result, std::int64_t step, int skipped_in_a_row, bool is_last) const;
+  void note(Executor& executor, std::int64_t step, const StepResult& result, Seconds time);
+  void end(Executor& executor);
+
+  const RunConfig& config_;
+  const TrainHooks& hooks_;
+  const int ranks_in_process_;
+  Prepared prepared_;
+  KernelTable kernels_;
+  RunSummary summary_;
+  Bytes resident_before_;
+  std::vector<Seconds> times_;
+  std::map<std::string, Seconds> time_by_what_;
+};
+
+void Run::require_output() const {
+  if (config_.output.empty()) return;
+  make_folder(config_.output, "train.output");
+  for (const std::string& file : {weights_file(), config_file()}) {
+    require_writable(file, "train.output");
+    require_apart(file, "train.output", files_of(config_));
+    require_apart(config_.metrics, "train.metrics", {file});
+  }
+}
+
+void Run::train(Communicator& world) {
+  const int ranks_here = world.ranks_here();
+  Executor executor(prepared_.program, kernels_, world,
+                    {.threads = config_.threads,
+                     .spin = ranks_here * config_.threads <= cores() ? 20000 : 0,
+                     .seed = config_.seed,
+                     .optimizer = config_.optimizer});
+  const auto parameter_bytes = [&](const std::string& name) { return executor.parameter_bytes(name); };
+  world.enter(Phase::kLoading);
+  if (!prepared_.initial)
+    executor.initialise();
+  else
+    load_weights(*prepared_.initial, prepared_.model, parameter_bytes);
+  const Coordinates own = coordinates_of(world.rank(), prepared_.program.mesh);
+  const int data_rank = own.dp_replicate * prepared_.program.mesh[Axis::kDpShard] + own.dp_shard;
+  int skipped_in_a_row = 0;
+  for (std::int64_t step = 0; step < config_.steps; ++step) {
+    const Seconds start = now();
+    world.enter(Phase::kData);
+    fill_step(executor, config_, std::cref(prepared_.sampler), step, data_rank);
+    const StepResult result = executor.step(learning_rate(config_.optimizer, step, config_.steps),
+                                            hooks_.should_stop && hooks_.should_stop());
+    const bool ends = step + 1 == config_.steps || step + 1 == config_.stop_after, is_last = ends || result.stop;
+    skipped_in_a_row = result.skipped ? skipped_in_a_row + 1 : 0;
+    if (world.rank() == 0) {
+      note(executor, step, result, now() - start);
+      summary_.interrupted = result.stop && !ends;
+    }
+    give_up_if_bad(result, step, skipped_in_a_row, is_last);
+    if (is_last) break;
+  }
+  world.enter(Phase::kSaving);
+  if (world.rank() == 0) end(executor);
+  world.barrier("weights are saved").wait();
+}
+
+void Run::note(Executor& executor, std::int64_t step, const StepResult& result, Seconds time) {
+  summary_.steps = step + 1;
+  summary_.losses.push_back(result.loss);
+  summary_.skipped += result.skipped;
+  times_.push_back(time);
+  for (const auto& [what, spent] : total_by_what(executor.timeline())) time_by_what_[what] += spent;
+  if (hooks_.on_step) hooks_.on_step({step, result, time, resident()});
+}
+
+void Run::give_up_if_bad(const StepResult& result, std::int64_t step, int skipped_in_a_row, bool is_last) const {
+  if (skipped_in_a_row != kMostSkippedInARow && !(skipped_in_a_row > 0 && is_last)) return;
+  if (result.tokens == 0)
+    throw InvalidInput(str("step ", step + 1, ": ", result.reason,
+                           "; the label behind the end of a document is ignored, so give longer documents or "
+                           "data.documents = \"joined\""),
+                       ExitCode::kInvalid);
+  throw InvalidInput(
+      str("step ", step + 1, ": ", result.reason,
+          skipped_in_a_row > 1 ? str(", for the ", skipped_in_a_row == 2 ? "2nd" : "3rd", " step in a row") : "",
+          "; nothing was updated. Try optimizer.learning_rate=", config_.optimizer.learning_rate / 10,
+          " or optimizer.warmup_steps=", std::max<std::int64_t>(100, 2 * config_.optimizer.warmup_steps)),
+      ExitCode::kDiverged);
+}
+
+void Run::end(Executor& executor) {
+  summary_.comm = executor.received();
+  const StepBytes promised = executor.promised();
+  summary_.predicted_comm = {promised.zero * summary_.steps, promised.replicas * summary_.steps,
+                             promised.data * summary_.steps};
+  summary_.peak_memory = executor.pool().peak();
+  summary_.predicted_peak_memory = executor.memory_plan().peak;
+  for (int t = 0; t < kNumMemoryTags; ++t)
+    summary_.peak_by_tag[static_cast<std::size_t>(t)] = executor.pool().at_peak()[static_cast<std::size_t>(t)];
+  summary_.resident_peak = resident_peak();
+  summary_.predicted_resident = resident_before_ + executor.memory_plan().peak * ranks_in_process_;
+  if (config_.output.empty()) return;
+  save_weights(weights_file(), prepared_.model,
+               [&](const std::string& name) { return executor.parameter_bytes(name); });
+  Value source = config_.model.source;
+  source.set("_trained_sequence", config_.workload.sequence);
+  write_file(config_file(), to_json(source, true) + "\n");
+}
+
+RunSummary Run::finish(double peak_flops) {
+  // A busy moment makes the peak look lower than it is; the better of before and after counts.
+  summary_.peak_flops = std::max(summary_.peak_flops, peak_flops);
+  std::vector<Seconds> sorted = times_;
+  std::sort(sorted.begin(), sorted.end());
+  summary_.step_time = sorted[sorted.size() / 2];
+  summary_.tokens_per_s =
+      static_cast<double>(config_.workload.global_batch * config_.workload.sequence) / summary_.step_time.value;
+  summary_.mfu = model_flops(prepared_.program) / summary_.step_time.value / summary_.peak_flops;
+  summary_.time_by_what.assign(time_by_what_.begin(), time_by_what_.end());
+  std::stable_sort(summary_.time_by_what.begin(), summary_.time_by_what.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  return std::move(summary_);
+}
+
+}  // namespace
+
 RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
   // Whatever can be wrong is found before the first step.
   const int ranks = config.plan.num_ranks();
-  const Prepared prepared = prepare(config);
-  const Model& model = prepared.model;
-  const Program& program = prepared.program;
-  const std::string weights_file = config.output + "/model.safetensors", config_file = config.output + "/config.json";
-  if (!config.output.empty()) {
-    make_folder(config.output, "train.output");
-    for (const std::string& file : {weights_file, config_file}) {
-      require_writable(file, "train.output");
-      require_apart(file, "train.output", files_of(config));
-      require_apart(config.metrics, "train.metrics", {file});
-    }
-  }
+  Run run(config, hooks, ranks, ranks);
+  run.require_output();
+  const int threads = std::min(run.cores(), ranks * config.threads);
+  run.start(measured_peak_flops(threads));
+  run_threads(
+      ranks, [&](Communicator& world) { run.train(world); }, run.comm_options());
+  return run.finish(measured_peak_flops(threads));
+}
 
-  const KernelTable kernels = builtin_kernels();
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  ExecutorOptions options{.threads = config.threads,
-                          .spin = ranks * config.threads <= cores ? 20000 : 0,
-                          .seed = config.seed,
-                          .optimizer = config.optimizer};
-  RunSummary summary;
-  summary.peak_flops = measured_peak_flops(std::min(cores, ranks * config.threads));
-  if (hooks.on_start) hooks.on_start(prepared, summary.peak_flops);
-  const Bytes resident_before = resident();
-  std::vector<Seconds> times;
-  std::map<std::string, Seconds> time_by_what;
-
-  run_threads(ranks, [&](Communicator& world) {
-    Executor executor(program, kernels, world, options);
-    const bool first = world.rank() == 0;
-    if (!prepared.initial)
-      executor.initialise();
-    else
-      load_weights(*prepared.initial, model, [&](const std::string& name) { return executor.parameter_bytes(name); });
-    const Coordinates own = coordinates_of(world.rank(), program.mesh);
-    const int data_rank = own.dp_replicate * program.mesh[Axis::kDpShard] + own.dp_shard;
-    int skipped_in_a_row = 0;
-    for (std::int64_t step = 0; step < config.steps; ++step) {
-      const Seconds start = now();
-      fill_step(executor, config, std::cref(prepared.sampler), step, data_rank);
-      const StepResult result =
-          executor.step(learning_rate(config.optimizer, step, config.steps), hooks.should_stop && hooks.should_stop());
-      const bool is_last = step + 1 == config.steps || step + 1 == config.stop_after || result.stop;
-      const Seconds time = now() - start;
-      if (first) {
-        summary.losses.push_back(result.loss);
-        summary.skipped += result.skipped;
-        times.push_back(time);
-        for (const auto& [what, spent] : total_by_what(executor.timeline())) time_by_what[what] += spent;
-        if (hooks.on_step) hooks.on_step({step, result, time, resident()});
-      }
-      skipped_in_a_row = result.skipped ? skipped_in_a_row + 1 : 0;
-      const bool gives_up = skipped_in_a_row == kMostSkippedInARow || (skipped_in_a_row > 0 && is_last);
-      if (gives_up && result.tokens == 0)
-        throw InvalidInput(str("step ", step + 1, ": ", result.reason,
-                               "; the label behind the end of a document is ignored, so give longer documents or "
-                               "data.documents = \"joined\""),
-                           ExitCode::kInvalid);
-      if (gives_up)
-        throw InvalidInput(
-            str("step ", step + 1, ": ", result.reason,
-                skipped_in_a_row > 1 ? str(", for the ", skipped_in_a_row == 2 ? "2nd" : "3rd", " step in a row") : "",
-                "; nothing was updated. Try optimizer.learning_rate=", config.optimizer.learning_rate / 10,
-                " or optimizer.warmup_steps=", std::max<std::int64_t>(100, 2 * config.optimizer.warmup_steps)),
-            ExitCode::kDiverged);
-      if (first)
-        summary.steps = step + 1,
-        summary.interrupted = result.stop && !(step + 1 == config.steps || step + 1 == config.stop_after);
-      if (is_last) break;
-    }
-    if (first) {
-      summary.comm = executor.received();
-      const StepBytes promised = executor.promised();
-      summary.predicted_comm = {promised.zero * summary.steps, promised.replicas * summary.steps,
-                                promised.data * summary.steps};
-      summary.peak_memory = executor.pool().peak();
-      summary.predicted_peak_memory = executor.memory_plan().peak;
-      for (int t = 0; t < kNumMemoryTags; ++t)
-        summary.peak_by_tag[static_cast<std::size_t>(t)] = executor.pool().at_peak()[static_cast<std::size_t>(t)];
-      summary.resident_peak = resident_peak();
-      summary.predicted_resident = resident_before + executor.memory_plan().peak * ranks;
-      if (!config.output.empty()) {
-        save_weights(weights_file, model, [&](const std::string& name) { return executor.parameter_bytes(name); });
-        Value source = config.model.source;
-        source.set("_trained_sequence", config.workload.sequence);
-        write_file(config_file, to_json(source, true) + "\n");
-      }
-    }
-    world.barrier().wait();
-  });
-
-  // A busy moment makes the peak look lower than it is; the better of before and after counts.
-  summary.peak_flops = std::max(summary.peak_flops, measured_peak_flops(std::min(cores, ranks * config.threads)));
-  std::vector<Seconds> sorted = times;
-  std::sort(sorted.begin(), sorted.end());
-  summary.step_time = sorted[sorted.size() / 2];
-  summary.tokens_per_s =
-      static_cast<double>(config.workload.global_batch * config.workload.sequence) / summary.step_time.value;
-  summary.mfu = model_flops(program) / summary.step_time.value / summary.peak_flops;
-  summary.time_by_what.assign(time_by_what.begin(), time_by_what.end());
-  std::stable_sort(summary.time_by_what.begin(), summary.time_by_what.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
-  return summary;
+RunSummary train(const RunConfig& config, const TrainHooks& hooks, Communicator& world) {
+  check(config.plan.num_ranks() == world.size(), "a plan is read for the ranks of its job");
+  const bool first = world.rank() == 0;
+  Run run(config, hooks, world.ranks_here(), 1);
+  world.set_options(run.comm_options());
+  if (first) run.require_output();
+  agree(world, config, run.prepared());
+  const auto peak = [&] {  // of all ranks at once
+    world.barrier("before the peak is measured").wait();
+    double sum = measured_peak_flops(config.threads);
+    world.all_reduce({&sum, 1, DType::kF64}, "peak of all ranks").wait();
+    return sum;
+  };
+  const double before = peak();
+  if (first) run.start(before);
+  run.train(world);
+  const double after = peak();
+  return first ? run.finish(after) : RunSummary{};
 }
 
 Value to_value(const RunSummary& s) {

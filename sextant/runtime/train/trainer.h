@@ -55,13 +55,16 @@ struct Prepared {
 /// The files that a run reads; a name may be empty.
 std::vector<std::string> files_of(const RunConfig& config);
 /// Opens data and initial weights, lowers the model, walks the memory. Throws InvalidInput if the data is off or does
-/// not go with the model, or if the ranks do not fit the machine.
-Prepared prepare(const RunConfig& config);
+/// not go with the model, or if the ranks (`ranks_here` of them; 0: all) do not fit this machine.
+Prepared prepare(const RunConfig& config, int ranks_here = 0);
 
 /// Throws InvalidInput (does not fit) if `ranks` ranks of this peak are more than the machine's memory.
 void require_memory(const std::string& what, const MemoryPlan& plan, int ranks);
 /// Trains on `config.plan.num_ranks()` threads-as-ranks. Throws InvalidInput (bad input; diverged) or CommError.
 RunSummary train(const RunConfig& config, const TrainHooks& hooks);
+/// Trains as one rank of a job whose ranks are processes and may see different files: what they read is compared before
+/// the first step. The summary is the first rank's; the others get an empty one.
+RunSummary train(const RunConfig& config, const TrainHooks& hooks, Communicator& world);
 
 /// Fills the data of all microbatches of a step for one rank. Ids are below the model's vocabulary.
 void fill_step(Executor& executor, const RunConfig& config, const SampleSource& source, std::int64_t step,

@@ -1,0 +1,62 @@
+"""Verdicts of hangs: every class of fault on both backends, with seeds. faults.py PROGRAM SEEDS_PER_CLASS [BACKEND]"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+CLASSES = ["missing", "order", "kind", "count", "dtype", "root", "dead", "stopped", "stuck"]
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+       "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_plm": "isolated",
+       "OMPI_MCA_orte_execute_quiet": "1"}
+
+
+def run(program, backend, name, seed, ranks, folder, steps=40):
+    command = [program, name, str(seed), str(ranks), str(steps)]
+    if backend == "mpi":
+        command = ["mpirun", "-n", str(ranks)] + command
+    return subprocess.run(command, cwd=folder, env={**os.environ, **MPI}, capture_output=True, text=True, timeout=300)
+
+
+def main():
+    program, seeds = sys.argv[1], int(sys.argv[2])
+    backends = sys.argv[3:] or ["threads", "mpi"]
+    wrong = done = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for backend in backends:
+            for name in CLASSES:
+                for seed in range(seeds):
+                    ranks = 3 + seed % 3
+                    result = run(program, backend, name, seed, ranks, folder)
+                    verdicts = [l for l in result.stdout.splitlines() if l.startswith("VERDICT")]
+                    # The culprit is drawn in the program; its name in the verdict is checked against a dry draw there.
+                    expected = subprocess.run([program, "--culprit", name, str(seed), str(ranks)], capture_output=True,
+                                              text=True).stdout.strip()
+                    problems = []
+                    if len(verdicts) != 1:
+                        problems.append(f"{len(verdicts)} verdicts")
+                    elif not verdicts[0].startswith(f"VERDICT {name} {expected} "):
+                        problems.append(f"expected {name} of rank {expected}")
+                    # mpirun itself answers for a rank that was killed by a signal.
+                    if result.returncode != 7 and not (backend == "mpi" and name == "dead" and result.returncode == 137):
+                        problems.append(f"exit code {result.returncode}")
+                    if not (backend == "threads" and name == "dead"):
+                        try:
+                            with open(f"{folder}/faults-{name}-{seed}.json") as file:
+                                dump = json.load(file)
+                            if [r["rank"] for r in dump["ranks"]] != list(range(ranks)):
+                                problems.append("the dump lacks ranks")
+                            if not all(r["collectives"] for r in dump["ranks"]):
+                                problems.append("the dump has a rank without collectives")
+                            os.remove(f"{folder}/faults-{name}-{seed}.json")
+                        except (OSError, ValueError) as error:
+                            problems.append(f"dump: {error}")
+                    done += 1
+                    if problems:
+                        wrong += 1
+                        print(f"{backend} {name} seed {seed}: {'; '.join(problems)}\n  {result.stdout}  {result.stderr}")
+    print(f"{done - wrong} of {done} verdicts right")
+    return wrong > 0
+
+
+sys.exit(main())
