@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "cli/cli.h"
+#include "cli/launch.h"
 #include "sextant/runtime/comm/communicator.h"
 
 namespace sextant::cli {
@@ -73,23 +74,18 @@ void open_standard_streams() {
     if (::fcntl(fd, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDWR));
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run_and_report(const std::vector<std::string>& words) {
   using sextant::ExitCode;
-  open_standard_streams();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of write()
-  std::signal(SIGBUS, on_bus_error);
   try {
-    const int code = sextant::cli::run({argv + 1, argv + argc});
+    const int code = sextant::cli::run(words);
     std::cout.flush();
     if (!std::cout) throw sextant::InvalidInput("standard output cannot be written", ExitCode::kStorage);
     return code;
   } catch (const sextant::InvalidInput& e) {
     std::cerr << "error: " << e.what() << "\n";
     return static_cast<int>(e.exit_code);
-  } catch (const sextant::PeerFailed& e) {
-    return static_cast<int>(e.exit_code);  // another rank says why
+  } catch (const sextant::PeerFailed&) {
+    throw;
   } catch (const sextant::CommError& e) {
     std::cerr << "error: " << e.what() << "\n";
     return static_cast<int>(ExitCode::kHang);
@@ -99,5 +95,24 @@ int main(int argc, char** argv) {
   } catch (const std::exception& e) {
     std::cerr << "error: this is a bug in sextant, please report it: " << e.what() << "\n";
     return static_cast<int>(ExitCode::kInternal);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  open_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of write()
+  std::signal(SIGBUS, on_bus_error);
+  const auto job = sextant::mpi_process();
+  const std::vector<std::string> words{argv + 1, argv + argc};
+  // A job of many processes runs `train`; any other command needs one of them.
+  if (job && job->rank > 0 && (words.empty() || words[0] != "train")) return 0;
+  try {
+    const int code = run_and_report(words);
+    if (code != 0) sextant::cli::write_exit_code(code);
+    return code;
+  } catch (const sextant::PeerFailed& e) {
+    return static_cast<int>(e.exit_code);  // another rank says why
   }
 }

@@ -183,7 +183,7 @@ int train_here(const Arguments& a, Communicator* world) {
   std::optional<Metrics> metrics;
   std::optional<Progress> progress;
   if (first) metrics.emplace(config.metrics), progress.emplace(config);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, on_interrupt);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) std::signal(signal, on_interrupt);
   const TrainHooks hooks{.on_start =
                              [&](const Prepared& prepared, double peak_flops) {
                                print_banner(config, prepared, world);

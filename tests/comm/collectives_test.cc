@@ -1,4 +1,4 @@
-// The same tests on both backends: as it is, ranks are threads; under mpirun, its ranks are processes.
+// The communicator, on threads and on processes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,24 +8,10 @@
 #include "sextant/base/errors.h"
 #include "sextant/base/random.h"
 #include "sextant/ops/op.h"
-#include "sextant/runtime/comm/mpi.h"
-#include "sextant/runtime/comm/threads.h"
+#include "tests/support/ranks.h"
 
 namespace sextant {
 namespace {
-
-bool on_mpi() { return mpi_process().has_value(); }
-
-// `body` on `n` ranks; of more processes than that the last ones look on.
-void run(int n, const std::function<void(Communicator&)>& body) {
-  if (!on_mpi()) return run_threads(n, body);
-  if (n > mpi_process()->size) return;  // an mpirun of more ranks has its turn
-  run_mpi([&](Communicator& world) {
-    std::vector<int> members(static_cast<std::size_t>(n));
-    std::iota(members.begin(), members.end(), 0);
-    if (world.rank() < n) body(*world.group(members));
-  });
-}
 
 double value(int rank, std::int64_t i) {
   return RandomStream(1, Purpose::kTest, static_cast<std::uint64_t>(rank)).uniform(static_cast<std::uint64_t>(i)) - 0.5;
@@ -37,7 +23,7 @@ INSTANTIATE_TEST_SUITE_P(Of, Ranks, testing::Values(1, 2, 3, 4, 8));
 TEST_P(Ranks, AllReduceSumsInRankOrderWithTheSameBitsEverywhereAndCountsItsBytes) {
   const int n = GetParam();
   for (const std::int64_t count : {0, 1, 2, 7, 5000}) {
-    run(n, [&](Communicator& c) {
+    run_ranks(n, [&](Communicator& c) {
       std::vector<double> data(static_cast<std::size_t>(count));
       for (std::int64_t i = 0; i < count; ++i) data[static_cast<std::size_t>(i)] = value(c.rank(), i);
       c.all_reduce(payload(std::span(data))).wait();
@@ -55,7 +41,7 @@ TEST_P(Ranks, AllReduceSumsInRankOrderWithTheSameBitsEverywhereAndCountsItsBytes
 TEST_P(Ranks, ReduceScatterThenAllGatherIsAllReduceWithTheSameBytes) {
   const int n = GetParam();
   const std::int64_t count = 1003;
-  run(n, [&](Communicator& c) {
+  run_ranks(n, [&](Communicator& c) {
     std::vector<float> whole(count), reduced(count),
         part(static_cast<std::size_t>(slice_of(count, n, c.rank()).size()));
     for (std::int64_t i = 0; i < count; ++i)
@@ -74,7 +60,7 @@ TEST_P(Ranks, AllToAllWithUnevenCountsAndZeros) {
   const int n = GetParam();
   // Rank r sends (r + 2 q) % 4 elements to rank q.
   const auto elements = [](int from, int to) { return (from + 2 * to) % 4; };
-  run(n, [&](Communicator& c) {
+  run_ranks(n, [&](Communicator& c) {
     std::vector<std::int64_t> in_counts, out_counts;
     std::vector<std::int32_t> in, expected;
     for (int q = 0; q < n; ++q) {
@@ -91,7 +77,7 @@ TEST_P(Ranks, AllToAllWithUnevenCountsAndZeros) {
 
 TEST_P(Ranks, BroadcastFromEveryRoot) {
   const int n = GetParam();
-  run(n, [&](Communicator& c) {
+  run_ranks(n, [&](Communicator& c) {
     for (int root = 0; root < n; ++root) {
       std::vector<std::int64_t> data(5, c.rank() == root ? 40 + root : -1);
       c.broadcast(payload(std::span(data)), root).wait();
@@ -104,7 +90,7 @@ TEST_P(Ranks, BroadcastFromEveryRoot) {
 TEST_P(Ranks, MessagesMatchByTagInAnyOrder) {
   const int n = GetParam();
   if (n == 1) return;
-  run(n, [&](Communicator& c) {
+  run_ranks(n, [&](Communicator& c) {
     const int to = (c.rank() + 1) % n, from = (c.rank() + n - 1) % n;
     double a = c.rank(), b = 100 + c.rank(), x = 0, y = 0;
     Pending send_a = c.send({&a, 1, DType::kF64}, to, 1), send_b = c.send({&b, 1, DType::kF64}, to, 2);
@@ -117,7 +103,7 @@ TEST_P(Ranks, MessagesMatchByTagInAnyOrder) {
 }
 
 TEST(Messages, OfOneTagArriveInTheOrderAskedForHoweverTheyAreWaitedFor) {
-  run(2, [](Communicator& c) {
+  run_ranks(2, [](Communicator& c) {
     double a = 1, b = 2;
     if (c.rank() == 0) {
       Pending first = c.send({&a, 1, DType::kF64}, 1, 7), second = c.send({&b, 1, DType::kF64}, 1, 7);
@@ -134,7 +120,7 @@ TEST(Messages, OfOneTagArriveInTheOrderAskedForHoweverTheyAreWaitedFor) {
 
 TEST_P(Ranks, ManyOperationsInFlightFinishInOrder) {
   const int n = GetParam();
-  run(n, [&](Communicator& c) {
+  run_ranks(n, [&](Communicator& c) {
     std::vector<std::vector<double>> data(200, std::vector<double>(3, 1.0));
     std::vector<Pending> works;
     for (auto& d : data) works.push_back(c.all_reduce(payload(std::span(d))));
@@ -145,7 +131,7 @@ TEST_P(Ranks, ManyOperationsInFlightFinishInOrder) {
 }
 
 TEST(Groups, TwoOfTheSameMembersDoNotMix) {
-  run(2, [](Communicator& c) {
+  run_ranks(2, [](Communicator& c) {
     const auto one = c.group({0, 1}), two = c.group({0, 1});
     double a = 1, b = 10;
     Pending first = one->all_reduce({&a, 1, DType::kF64});
@@ -158,7 +144,7 @@ TEST(Groups, TwoOfTheSameMembersDoNotMix) {
 }
 
 TEST(Groups, RowsAndColumnsOfAGridAndReuse) {
-  run(6, [](Communicator& c) {  // 2 x 3
+  run_ranks(6, [](Communicator& c) {  // 2 x 3
     const int row = c.rank() / 3, column = c.rank() % 3;
     const auto in_row = c.group({row * 3, row * 3 + 1, row * 3 + 2});
     const auto in_column = c.group({column, column + 3});
@@ -172,7 +158,7 @@ TEST(Groups, RowsAndColumnsOfAGridAndReuse) {
 
 // Ranks wait in one group while another one needs them: whoever waits moves all groups on.
 TEST(Groups, WaitingInOneMovesTheOthersOn) {
-  run(3, [](Communicator& c) {
+  run_ranks(3, [](Communicator& c) {
     const auto xy = c.rank() < 2 ? c.group({0, 1}) : nullptr, yz = c.rank() > 0 ? c.group({1, 2}) : nullptr,
                xz = c.rank() != 1 ? c.group({0, 2}) : nullptr;
     std::vector<double> a(100, 1), b(100, 1);
@@ -194,7 +180,7 @@ TEST(Groups, WaitingInOneMovesTheOthersOn) {
 TEST_P(Ranks, MoreMessagesThanThereAreDesksFor) {
   const int n = GetParam();
   if (n == 1) return;
-  run(n, [&](Communicator& c) {
+  run_ranks(n, [&](Communicator& c) {
     constexpr int kCount = 600;
     const int to = (c.rank() + 1) % n, from = (c.rank() + n - 1) % n;
     std::vector<std::int32_t> out(kCount), in(kCount, -1);
@@ -214,7 +200,7 @@ TEST_P(Ranks, MoreMessagesThanThereAreDesksFor) {
 TEST_P(Ranks, BytesOfEveryCollectiveAreTheirClosedForm) {
   const int n = GetParam();
   for (const std::int64_t count : {0, 1, 7, 840, 1000, 4099})
-    run(n, [&](Communicator& c) {
+    run_ranks(n, [&](Communicator& c) {
       const std::int64_t own = slice_of(count, n, c.rank()).size();
       std::vector<double> whole(static_cast<std::size_t>(count)), part(static_cast<std::size_t>(own));
       std::int64_t before = 0;
@@ -245,7 +231,7 @@ TEST_P(Ranks, BytesOfEveryCollectiveAreTheirClosedForm) {
 }
 
 TEST(Memory, OfTheWindowIsReducedInPlaceAndGivenBack) {
-  run(2, [](Communicator& c) {
+  run_ranks(2, [](Communicator& c) {
     for (int round = 0; round < 3; ++round) {
       const Region region = c.memory({1 << 22});
       const std::span<float> data(reinterpret_cast<float*>(region.data()), 1 << 20);
@@ -259,11 +245,4 @@ TEST(Memory, OfTheWindowIsReducedInPlaceAndGivenBack) {
 }  // namespace
 }  // namespace sextant
 
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  const auto job = sextant::mpi_process();
-  if (job && job->rank > 0)
-    delete testing::UnitTest::GetInstance()->listeners().Release(
-        testing::UnitTest::GetInstance()->listeners().default_result_printer());
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return sextant::run_tests(argc, argv); }

@@ -7,6 +7,7 @@
 
 #include "sextant/base/errors.h"
 #include "sextant/runtime/train/proof.h"
+#include "tests/support/ranks.h"
 #include "tests/support/tiny.h"
 
 namespace sextant {
@@ -36,10 +37,15 @@ ProofRun run_of(const ModelConfig& model, std::int64_t global_batch, int shards,
   run.plan.microbatch_size = global_batch / microbatches / run.plan.data_ranks();
   run.plan.bucket = bucket;
   run.source = uneven_samples(model.vocabulary);
+  // A single rank is the measure, and a thread of every process.
+  run.launch = [](int ranks, const std::function<void(Communicator&)>& body) {
+    ranks == 1 ? run_threads(1, body) : run_ranks(ranks, body);
+  };
   return run;
 }
 
 void expect_equal(const ProofOutcome& got, const ProofOutcome& wanted, const std::string& where) {
+  if (job_size() > 0 && got.results.empty()) return;  // this process was none of the ranks
   ASSERT_EQ(got.results.size(), wanted.results.size());
   for (std::size_t s = 0; s < got.results.size(); ++s) {
     EXPECT_NEAR(got.results[s].loss / wanted.results[s].loss, 1, kTolerance) << where << " loss of step " << s;
@@ -61,9 +67,11 @@ TEST(DataParallel, EqualsOneRankForRanksAccumulationAndBuckets) {
       for (const std::int64_t microbatches : {1, 2, 3, 4, 5, 6, 7, 8}) {
         const std::int64_t batch = ranks * microbatches;
         const ProofOutcome wanted = prove(run_of(family.model, batch, 1, 1));
-        for (const Bytes bucket : {Bytes{0}, Bytes{1}, Bytes{20000}})  // naive, a unit each, several units
-          expect_equal(prove(run_of(family.model, batch, ranks, microbatches, bucket)), wanted,
-                       str(family.name, " ranks ", ranks, " microbatches ", microbatches, " bucket ", bucket.value));
+        // Naive, a unit each, several units. On processes a tenth of it.
+        for (const Bytes bucket : {Bytes{0}, Bytes{1}, Bytes{20000}})
+          if (job_size() == 0 || (ranks == job_size() && (microbatches * 3 + bucket.value) % 10 == 1))
+            expect_equal(prove(run_of(family.model, batch, ranks, microbatches, bucket)), wanted,
+                         str(family.name, " ranks ", ranks, " microbatches ", microbatches, " bucket ", bucket.value));
       }
 }
 
@@ -332,3 +340,5 @@ TEST(Batches, ThatDoNotDivideAreRefusedWithTheNearestSizes) {  // D2
 
 }  // namespace
 }  // namespace sextant
+
+int main(int argc, char** argv) { return sextant::run_tests(argc, argv); }

@@ -112,8 +112,8 @@ struct alignas(64) Status {
   std::atomic<std::uint32_t> bell{0}, sleeping{0};  // rung after each change that the rank may wait for
   std::atomic<int> process{0}, thread{0};           // of the system
   std::atomic<Phase> phase{Phase::kStarting};
-  std::atomic<double> since{0};  // of the phase
-  std::atomic<std::uint64_t> ended{0};              // runs of this rank that are over, or wait for the others' end
+  std::atomic<double> since{0};         // of the phase
+  std::atomic<std::uint64_t> ended{0};  // runs of this rank that are over, or wait for the others' end
   std::atomic<int> waits_for{-1};
   std::atomic<int> copying{0};  // it touches others' buffers right now
   std::atomic<bool> failed{false};

@@ -46,7 +46,8 @@ Endpoint::Endpoint(int rank, std::vector<Neighbour> world, Board& board, Wire* w
       wire_(wire),
       options_(options),
       processes_(processes),
-      busy_since_(steady_seconds()) {
+      busy_since_(steady_seconds()),
+      remote_reason_(world_size()) {
   status().process = ::getpid();
   status().thread = ::gettid();
   status().since = busy_since_;
@@ -70,10 +71,9 @@ void Endpoint::progress() {
     Note note;
     while (wire_->take(from, note)) {
       if (note.kind == Note::Kind::kFailure) {
-        int nobody = -1;
-        board_.speaker.compare_exchange_strong(nobody, from);
+        remote_reason_ = std::min(remote_reason_, from);
         fail();
-        return;
+        continue;
       }
       const auto found = active_.find(note.group);
       if (found != active_.end())
@@ -86,14 +86,13 @@ void Endpoint::progress() {
   for (const auto& [group, active] : active_) active->advance();
 }
 
-void Endpoint::fail() {
-  if (board_.failed.exchange(true)) return;
-  for (int r = 0; r < world_size(); ++r) {
-    if (Status* other = status_of(r))
-      ring(*other);
-    else
-      wire_->post(r, {.kind = Note::Kind::kFailure});
-  }
+void Endpoint::fail(bool has_reason) {
+  if (!board_.failed.exchange(true))
+    for (int r = 0; r < world_size(); ++r)
+      if (Status* other = status_of(r)) ring(*other);
+  if (!has_reason || std::exchange(has_told_, true)) return;
+  for (int r = 0; r < world_size(); ++r)
+    if (!status_of(r)) wire_->post(r, {.kind = Note::Kind::kFailure});
 }
 
 void Endpoint::enter(Phase phase) {
@@ -193,7 +192,11 @@ void Endpoint::look_around(int missing, Watch& watch, double now, const std::fun
            str(here(), "is dead (process ", direct->process.load(), " was killed or crashed while ",
                name_of(direct->phase.load()), "); ", last_of(missing)));
 
-  // Who waits for whom, to the one that does not wait.
+  // Who waits for whom, to the one that does not wait; one that was stopped in its wait does not.
+  const auto is_stopped = [&](const Status& other) {
+    const char now_is = processes_ ? system_state(other) : 'R';
+    return now_is == 'T' || now_is == 't';
+  };
   int suspect = missing;
   std::vector<int> chain{rank_};
   bool circle = false;
@@ -201,7 +204,7 @@ void Endpoint::look_around(int missing, Watch& watch, double now, const std::fun
     circle = std::find(chain.begin(), chain.end(), suspect) != chain.end();
     chain.push_back(suspect);
     const Status* s = status_of(suspect);
-    const int next = s && s->ended.load() < run_ ? s->waits_for.load() : -1;
+    const int next = s && s->ended.load() < run_ && !is_stopped(*s) ? s->waits_for.load() : -1;
     if (circle || next < 0) break;
     suspect = next;
   }
@@ -243,7 +246,7 @@ void Endpoint::look_around(int missing, Watch& watch, double now, const std::fun
     accuse(Cause::kMissing, suspect,
            str(of_suspect, "runs (", name_of(phase), ") and has not come for ", human(Seconds{waited}), "; ",
                last_of(suspect)));
-  if (system_state(*s) == 'T' || system_state(*s) == 't')
+  if (is_stopped(*s))
     accuse(Cause::kStopped, suspect,
            str(of_suspect, "was stopped by a signal (process ", s->process.load(), ", ", name_of(phase), "); ",
                last_of(suspect)));
@@ -270,7 +273,7 @@ void Endpoint::accuse(Cause cause, int rank, const std::string& text) {
       message += str("; their last collectives could not be written: ", e.what());
     }
   }
-  fail();
+  fail(true);
   throw CommError(message, cause, rank);
 }
 

@@ -74,7 +74,10 @@ class Endpoint {
     enter(Phase::kStarting);
   }
   bool failed() const { return board_.failed.load(); }
-  void fail();
+  /// Ends the run for the ranks of this node; with a reason of this rank's own, for those of others too.
+  void fail(bool has_reason = false);
+  /// The lowest rank of another node that has ended with a reason of its own; world_size() if none has.
+  int remote_reason() const { return remote_reason_; }
   void enter(Phase phase);
   std::uint64_t record(const Record& record);
   void finish_record(std::uint64_t at);
@@ -173,6 +176,8 @@ class Endpoint {
   std::array<Durations, 6> durations_;  // by phase: own work between waits, and waits
   double busy_since_ = 0;
   std::uint64_t run_ = 0;
+  int remote_reason_;
+  bool has_told_ = false;  // the ranks of other nodes that this one has failed
 };
 
 /// Writes the last collectives of the node's ranks as JSON.

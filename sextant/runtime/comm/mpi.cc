@@ -156,14 +156,14 @@ class MpiEndpoint final : public Endpoint {
 /// This process in its job: lives from the first run_mpi to the end of the program.
 struct Job {
   Job() {
-    for (const MpiSetting& s : mpi_settings()) ::setenv(s.name, s.value, 0);
+    ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     MPI_Init(nullptr, nullptr);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     wire.emplace(size);
     // A split into smaller nodes than there are, so that tests on one machine send messages too.
     const char* most = std::getenv("SEXTANT_RANKS_PER_NODE");
-    const int ranks_per_node = most ? std::max(1, std::atoi(most)) : size;
+    const int ranks_per_node = most && std::atoi(most) > 0 ? std::atoi(most) : size;
     MPI_Comm here, node;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &here);
     int on_machine = 0;
@@ -246,11 +246,17 @@ bool may_speak(Job& j, Endpoint& end) {
   constexpr double kMost = 0.3;
   const double start = steady_seconds();
   const auto lower_run = [&] {
-    for (int r = 0; r < j.rank; ++r)
-      if (const Status* s = end.status_of(r); s && s->phase.load() != Phase::kEnded) return true;
+    for (int r = 0; r < j.rank; ++r) {
+      const Status* s = end.status_of(r);
+      if (!s || s->phase.load() != Phase::kEnded) return true;
+    }
     return false;
   };
-  while (lower_run() && steady_seconds() < start + kMost) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (lower_run() && end.remote_reason() > j.rank && steady_seconds() < start + kMost) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    end.progress();
+  }
+  if (end.remote_reason() < j.rank) return false;
   int nobody = -1;
   return j.board->speaker.compare_exchange_strong(nobody, j.rank) || nobody == j.rank;
 }
@@ -298,7 +304,7 @@ void run_mpi(const std::function<void(Communicator&)>& body, const CommOptions& 
     error = std::current_exception();
   }
   if (!error) return;
-  end.fail();
+  end.fail(is_own);
   if (is_own && may_speak(j, end)) {
     j.board->exit_code = static_cast<int>(code_of(error));
     end.enter(Phase::kEnded);

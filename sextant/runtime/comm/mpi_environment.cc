@@ -34,6 +34,8 @@ std::span<const MpiSetting> mpi_settings() {
       {"OMPI_MCA_rmaps_base_oversubscribe", "1", "more ranks than cores"},
       {"OMPI_MCA_hwloc_base_binding_policy", "none", "several ranks share a core without being bound to one"},
       {"OMPI_MCA_mpi_yield_when_idle", "1", "a waiting rank offers its core"},
+      {"OMPI_MCA_plm", "isolated", "ranks on this machine need no ssh"},
+      {"OMPI_MCA_orte_execute_quiet", "1", "an error is said once, by sextant"},
   };
   return kSettings;
 }

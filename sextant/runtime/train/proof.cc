@@ -4,10 +4,25 @@
 #include <cmath>
 #include <mutex>
 
+#include "sextant/base/digest.h"
 #include "sextant/base/errors.h"
 #include "sextant/base/random.h"
 
 namespace sextant {
+
+namespace {
+
+std::uint64_t digest_of(const ProofOutcome& outcome) {
+  std::vector<double> values;
+  for (const StepResult& r : outcome.results)
+    for (const double v : {r.loss, r.grad_norm, r.skipped ? 1.0 : 0.0}) values.push_back(v);
+  for (const auto& [name, weights] : outcome.weights) values.insert(values.end(), weights.begin(), weights.end());
+  for (double& v : values)
+    if (std::isnan(v)) v = 0.125;  // whatever its bits
+  return digest(std::as_bytes(std::span(values)));
+}
+
+}  // namespace
 
 ProofOutcome prove(const ProofRun& run) {
   validate(run.plan, run.model, run.workload, "proof");
@@ -18,9 +33,8 @@ ProofOutcome prove(const ProofRun& run) {
   config.model = run.model, config.workload = run.workload, config.plan = run.plan;
   ProofOutcome out;
   std::mutex mutex;
-  std::vector<std::map<std::string, std::vector<double>>> weights(static_cast<std::size_t>(run.plan.num_ranks()));
-  std::vector<std::vector<StepResult>> results(weights.size());
-  run_threads(run.plan.num_ranks(), [&](Communicator& world) {
+  run.launch(run.plan.num_ranks(), [&](Communicator& world) {
+    ProofOutcome own;
     Executor executor(
         program, run.kernels ? *run.kernels : builtin, world,
         {.threads = run.threads, .spin = 0, .seed = 5, .poison = Poison::kOn, .optimizer = run.optimizer});
@@ -38,7 +52,6 @@ ProofOutcome prove(const ProofRun& run) {
       else
         move(executor.parameter<float>(p->spec.name));
     }
-    const auto rank = static_cast<std::size_t>(world.rank());
     const auto snapshot = [&](bool gradients) {
       std::map<std::string, std::vector<double>> all;
       for (const Parameter* p : model.parameters()) {
@@ -53,36 +66,36 @@ ProofOutcome prove(const ProofRun& run) {
       }
       return all;
     };
-    if (rank == 0) out.initial = snapshot(false);
+    own.initial = snapshot(false);
     const Coordinates c = coordinates_of(world.rank(), program.mesh);
     for (int step = 0; step < run.steps; ++step) {
       fill_step(executor, config, run.source, step, c.dp_replicate * program.mesh[Axis::kDpShard] + c.dp_shard);
       if (run.before_step) run.before_step(world.rank(), step);
-      results[rank].push_back(executor.step(run.optimizer.learning_rate));
-      if (step == 0 && rank == 0) out.gradients = snapshot(true);
+      own.results.push_back(executor.step(run.optimizer.learning_rate));
+      if (step == 0) own.gradients = snapshot(true);
     }
-    weights[rank] = snapshot(false);
+    own.weights = snapshot(false);
     const StepBytes got = executor.received(), promised = executor.promised();
-    const std::lock_guard lock(mutex);
-    out.bytes_match &= got.zero == promised.zero * run.steps && got.replicas == promised.replicas * run.steps &&
-                       got.data == promised.data * run.steps;
-    out.peak_matches &= executor.pool().peak() == executor.memory_plan().peak;
+    own.bytes_match = got.zero == promised.zero * run.steps && got.replicas == promised.replicas * run.steps &&
+                      got.data == promised.data * run.steps;
+    own.peak_matches = executor.pool().peak() == executor.memory_plan().peak;
     for (int t = 0; t < kNumMemoryTags; ++t)
-      out.peak_matches &= executor.pool().at_peak()[static_cast<std::size_t>(t)] ==
+      own.peak_matches &= executor.pool().at_peak()[static_cast<std::size_t>(t)] ==
                           executor.memory_plan().at_peak[static_cast<std::size_t>(t)];
-    out.peak = executor.pool().peak();
-  });
-  out.results = results[0];
-  out.weights = weights[0];
-  for (std::size_t r = 1; r < weights.size(); ++r) {
-    out.ranks_agree &= weights[r] == weights[0];
-    const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
-    for (std::size_t s = 0; s < results[r].size(); ++s) {
-      const StepResult &a = results[r][s], &b = results[0][s];
-      out.ranks_agree &=
-          same(a.grad_norm, b.grad_norm) && same(a.loss, b.loss) && a.skipped == b.skipped && a.reason == b.reason;
+    own.peak = executor.pool().peak();
+    // Every rank's verdict on its own bytes and peak, and a digest of what must be equal on all.
+    const std::uint64_t bits = digest_of(own);
+    std::int64_t mine[3] = {own.bytes_match ? 0 : 1, own.peak_matches ? 0 : 1, static_cast<std::int64_t>(bits)};
+    std::vector<std::int64_t> all(3 * static_cast<std::size_t>(world.size()));
+    world.all_gather({mine, 3, DType::kI64}, payload(std::span(all)), "verdicts of the proof").wait();
+    for (std::size_t r = 0; r < all.size(); r += 3) {
+      own.bytes_match &= all[r] == 0;
+      own.peak_matches &= all[r + 1] == 0;
+      own.ranks_agree &= all[r + 2] == mine[2];
     }
-  }
+    const std::lock_guard lock(mutex);
+    if (world.rank() == 0 || out.results.empty()) out = std::move(own);
+  });
   return out;
 }
 

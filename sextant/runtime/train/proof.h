@@ -27,10 +27,13 @@ struct ProofRun {
   int threads = 1;
   const KernelTable* kernels = nullptr;                 ///< null: those of the runtime
   std::function<void(int rank, int step)> before_step;  ///< on the rank's thread
+  /// How ranks come to be; a process that is none of them gets an outcome without results.
+  std::function<void(int ranks, const std::function<void(Communicator&)>&)> launch =
+      [](int ranks, const std::function<void(Communicator&)>& body) { run_threads(ranks, body); };
 };
 
 struct ProofOutcome {
-  std::vector<StepResult> results;                       ///< first rank's
+  std::vector<StepResult> results;                       ///< first rank's; of a process its own rank's
   std::map<std::string, std::vector<double>> gradients;  ///< after the first step
   std::map<std::string, std::vector<double>> weights;    ///< after the last
   std::map<std::string, std::vector<double>> initial;
