@@ -68,7 +68,7 @@ const Value& Fields::require(std::string_view key, const std::string& expected) 
       for (const Member& m : std::get<Value::Object>(object_->data)) present.push_back(m.key);
     if (object_ && object_->find(key)) fail(key, str("found null, expected ", expected));
     const std::string near = nearest(key, present);
-    fail(key, str("is missing, expected ", expected, near.empty() ? "" : str(" (found ", near, ")")));
+    fail(key, str("is missing, expected ", expected, near.empty() ? "" : str(" (found ", printable(near, 60), ")")));
   }
   return *object_->find(key);
 }
@@ -114,6 +114,31 @@ std::string Fields::one_of(std::string_view key, const std::vector<std::string>&
   const auto* s = std::get_if<std::string>(&value.data);
   if (s && std::find(choices.begin(), choices.end(), *s) != choices.end()) return *s;
   fail(key, str("found ", describe(value), ", expected ", expected));
+}
+
+std::vector<std::string> Fields::texts(std::string_view key) {
+  const auto* array = std::get_if<Value::Array>(&require(key, "an array of strings").data);
+  std::vector<std::string> out;
+  for (const Value& v : array ? *array : Value::Array{Value()}) {
+    const auto* text = std::get_if<std::string>(&v.data);
+    if (!text)
+      fail(key, str("found ", array ? describe(v) : describe(*object_->find(key)), ", expected an array of strings"));
+    out.push_back(*text);
+  }
+  return out;
+}
+
+std::vector<std::int64_t> Fields::integers(std::string_view key, std::int64_t least, std::int64_t most) {
+  const std::string expected = str("an array of integers from ", least, " to ", most);
+  const auto* array = std::get_if<Value::Array>(&require(key, expected).data);
+  std::vector<std::int64_t> out;
+  for (const Value& v : array ? *array : Value::Array{Value()}) {
+    const auto* number = std::get_if<std::int64_t>(&v.data);
+    if (!number || *number < least || *number > most)
+      fail(key, str("found ", array ? describe(v) : describe(*object_->find(key)), ", expected ", expected));
+    out.push_back(*number);
+  }
+  return out;
 }
 
 std::vector<double> Fields::numbers(std::string_view key, std::size_t count, double least, double most) {

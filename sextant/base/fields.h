@@ -23,6 +23,8 @@ class Fields {
   bool boolean(std::string_view key);
   std::string text(std::string_view key);
   std::string one_of(std::string_view key, const std::vector<std::string>& choices);
+  std::vector<std::string> texts(std::string_view key);
+  std::vector<std::int64_t> integers(std::string_view key, std::int64_t least, std::int64_t most);
   std::vector<double> numbers(std::string_view key, std::size_t count, double least, double most);
 
   std::int64_t integer_or(std::string_view key, std::int64_t otherwise,

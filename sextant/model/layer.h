@@ -13,13 +13,15 @@ struct Initial {
   double deviation = 0;
 };
 
-/// Where a parameter lives in a Hugging Face file: part `part` of `parts` equal ones along the output dim of tensor
-/// `name`, whose stored matrix is [in, out] if `transposed`.
+/// Where a parameter lives in a Hugging Face file: in tensor `name`, whose stored matrix is [in, out] if `transposed`.
+/// Its rows (along the output dim) lie there in blocks of `block`, one each `stride` rows, from row `offset` on: q, k
+/// and v may be bands of one tensor, or take turns in it.
 struct FileTensor {
   std::string name;
   std::vector<std::int64_t> shape;
   bool transposed = false;
-  int part = 0, parts = 1;
+  std::int64_t offset = 0, block = 0, stride = 0;  ///< block 0: the tensor is the parameter
+  std::int64_t row(std::int64_t r) const { return block == 0 ? r : offset + r / block * stride + r % block; }
 };
 
 struct Parameter {

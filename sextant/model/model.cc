@@ -6,15 +6,23 @@
 
 #include "sextant/base/errors.h"
 #include "sextant/base/mapped_file.h"
-#include "sextant/model/file_names.h"
+#include "sextant/model/family.h"
 #include "sextant/ops/add.h"
 #include "sextant/ops/attention.h"
+#include "sextant/ops/clamped_swiglu.h"
+#include "sextant/ops/combine.h"
+#include "sextant/ops/dispatch.h"
 #include "sextant/ops/dropout.h"
 #include "sextant/ops/embedding.h"
+#include "sextant/ops/geglu.h"
 #include "sextant/ops/gelu.h"
+#include "sextant/ops/grouped_linear.h"
 #include "sextant/ops/head.h"
+#include "sextant/ops/latent_attention.h"
 #include "sextant/ops/linear.h"
 #include "sextant/ops/residual.h"
+#include "sextant/ops/router.h"
+#include "sextant/ops/softcap.h"
 #include "sextant/ops/swiglu.h"
 
 namespace sextant {
@@ -27,11 +35,14 @@ class ModelBuilder {
       : c_(config),
         sizes_(sizes),
         purpose_(purpose),
-        names_(c_.family == "gpt2" ? gpt2_file_names() : llama_file_names()) {}
+        family_(family_of(config)),
+        // Residual branches start smaller the deeper the model, so that the sum over layers keeps its size (GPT-2).
+        branch_deviation_(config.initial_deviation / std::sqrt(2.0 * static_cast<double>(config.layers))) {}
 
   Layer embedding() const {
     LayerBuilder b("embed", -1, sizes_);
-    int x = b.apply(std::make_shared<Embedding>(), {b.data("ids", DType::kI32), token_table(b)}, "tok");
+    int x =
+        b.apply(std::make_shared<Embedding>(c_.embedding_scale), {b.data("ids", DType::kI32), token_table(b)}, "tok");
     if (c_.positions == Positions::kLearned) {
       const int table =
           matrix(b, "positions", "pos.w", {{'T', c_.max_positions}, {'D', c_.width}}, c_.initial_deviation);
@@ -47,12 +58,54 @@ class ModelBuilder {
   Layer layer(int index) const {
     LayerBuilder b(str("L", index < 10 ? "0" : "", index), index, sizes_);
     const int x = boundary(b);
-    // Residual branches start smaller the deeper the model, so that the sum over layers keeps its size (GPT-2).
-    const double branch = c_.initial_deviation / std::sqrt(2.0 * static_cast<double>(c_.layers));
+    const int attended =
+        c_.latent.kv_rank > 0 ? latent_attention(b, before(b, "norm1", x)) : attention(b, before(b, "norm1", x));
+    if (c_.parallel_branches) {
+      const int fed = ffn(b, before(b, "norm2", x));
+      const int both = b.apply(std::make_shared<Add>(), {attended, fed}, "branches");
+      return b.finish(residual(b, "res", both, x, {c_.attention_out_bias ? "out" : "", c_.ffn_bias ? "down" : ""}));
+    }
+    const int x2 = residual(b, "res1", behind(b, "norm1_behind", attended), x, {c_.attention_out_bias ? "out" : ""});
+    const int n2 = before(b, "norm2", x2);
+    const bool is_mixture = c_.is_mixture(index);
+    const int fed = behind(b, "norm2_behind", is_mixture ? mixture(b, n2) : ffn(b, n2));
+    return b.finish(residual(b, "res2", fed, x2, {c_.ffn_bias && !is_mixture ? "down" : ""}));
+  }
 
-    const int n1 = norm(b, "norm1", x, {{'D', c_.width}});
-    int q = projection(b, "q", n1, 'H', c_.heads), k = projection(b, "k", n1, 'G', c_.kv_heads);
-    const int v = projection(b, "v", n1, 'G', c_.kv_heads);
+  Layer head() const {
+    LayerBuilder b("head", -1, sizes_);
+    const int x = norm(b, "final_norm", boundary(b), {{'D', c_.width}});
+    const int w = c_.tied_head ? token_table(b)
+                               : matrix(b, "head", "w", {{'V', c_.vocabulary}, {'D', c_.width}}, c_.initial_deviation);
+    if (purpose_ == ModelPurpose::kGenerate) {
+      int logits = b.apply(std::make_shared<Linear>(), {x, w}, "logits");
+      if (c_.head_softcap > 0) logits = b.apply(std::make_shared<Softcap>(c_.head_softcap), {logits}, "capped");
+      return b.finish(logits);
+    }
+    b.apply(std::make_shared<Head>(c_.head_softcap), {x, w, b.data("labels", DType::kI32)}, "loss");
+    return b.finish(-1);
+  }
+
+ private:
+  using Dims = std::vector<Extent>;
+
+  // A branch's input as it reads it, and its result as it is added.
+  int before(LayerBuilder& b, const std::string& what, int x) const {
+    return c_.norm_order == NormOrder::kBehind ? x : norm(b, what, x, {{'D', c_.width}});
+  }
+  int behind(LayerBuilder& b, const std::string& what, int y) const {
+    return c_.norm_order == NormOrder::kBefore ? y : norm(b, what, y, {{'D', c_.width}});
+  }
+
+  AttentionRule attention_rule(int layer) const {
+    AttentionRule rule = c_.attention;
+    if (c_.slides.empty() || !c_.slides[static_cast<std::size_t>(layer)]) rule.window = 0;
+    return rule;
+  }
+
+  int attention(LayerBuilder& b, int x) const {
+    int q = projection(b, "q", x, 'H', c_.heads), k = projection(b, "k", x, 'G', c_.kv_heads);
+    const int v = projection(b, "v", x, 'G', c_.kv_heads);
     if (c_.qk_norm == QkNorm::kHead) {
       q = norm(b, "q_norm", q, {{'K', c_.head_width}});
       k = norm(b, "k_norm", k, {{'K', c_.head_width}});
@@ -61,40 +114,94 @@ class ModelBuilder {
       k = norm(b, "k_norm", k, {{'G', c_.kv_heads}, {'K', c_.head_width}});
     }
     if (c_.positions == Positions::kRotary) {
-      const auto rope = std::make_shared<Rope>(c_.rope_theta, c_.rope_scaling);
+      const auto rope = std::make_shared<Rope>(c_.rope_theta, c_.rope_scaling, c_.rotary_width);
       const int positions = b.data("positions", DType::kI32);
       q = b.apply(rope, {q, positions}, "q_rope");
       k = b.apply(rope, {k, positions}, "k_rope");
     }
-    const int o = b.apply(std::make_shared<Attention>(),
-                          {q, k, v, b.data("first", DType::kI32), b.data("last", DType::kI32)}, "attention");
-    const int w_out = matrix(b, "out", "out.w", {{'D', c_.width}, {'H', c_.heads}, {'K', c_.head_width}}, branch);
-    const int y = b.apply(std::make_shared<Linear>(), {o, w_out}, "out");
-    const int x2 = residual(b, "res1", "out", y, x, c_.attention_out_bias);
+    std::vector<int> in{q, k, v, b.data("first", DType::kI32), b.data("last", DType::kI32)};
+    if (c_.attention.sinks)
+      in.push_back(vector(b, "sinks", "weight", "sinks", {{'H', c_.heads}}, Initial::Kind::kZeros));
+    const int o = b.apply(std::make_shared<Attention>(attention_rule(b.index())), in, "attention");
+    const Dims w{{'D', c_.width}, {'H', c_.heads}, {'K', c_.head_width}};
+    return b.apply(std::make_shared<Linear>(), {o, matrix(b, "out", "out.w", w, branch_deviation_)}, "out");
+  }
 
-    const int n2 = norm(b, "norm2", x2, {{'D', c_.width}});
-    int f = linear(b, "up", n2, c_.ffn_bias);
-    if (c_.ffn == Ffn::kSwiglu)
-      f = b.apply(std::make_shared<Swiglu>(), {linear(b, "gate", n2, c_.ffn_bias), f}, "act");
+  // DeepSeek-V2, section 2.1: keys and values come from a common latent, and queries from one where it is given.
+  int latent_attention(LayerBuilder& b, int x) const {
+    const LatentConfig& l = c_.latent;
+    const auto product = [&](const std::string& what, int in, Dims w, std::size_t out_dims) {
+      return b.apply(std::make_shared<Linear>(),
+                     {in, matrix(b, what, what + ".w", std::move(w), c_.initial_deviation, out_dims)}, what);
+    };
+    const auto positions = [&] { return b.data("positions", DType::kI32); };
+    int source = x;
+    Extent from{'D', c_.width};
+    if (l.q_rank > 0) {
+      source = norm(b, "q_latent_norm", product("q_down", x, {{'Q', l.q_rank}, from}, 1), {{'Q', l.q_rank}});
+      from = {'Q', l.q_rank};
+    }
+    const int q = product("q", source, {{'H', c_.heads}, {'K', c_.head_width}, from}, 2);
+    const int latent =
+        norm(b, "kv_latent_norm", product("kv_down", x, {{'L', l.kv_rank}, {'D', c_.width}}, 1), {{'L', l.kv_rank}});
+    const int key = product("k", latent, {{'H', c_.heads}, {'N', l.key_width}, {'L', l.kv_rank}}, 2);
+    const int value = product("v", latent, {{'H', c_.heads}, {'U', l.value_width}, {'L', l.kv_rank}}, 2);
+    const int shared = product("k_shared", x, {{'R', l.rope_width}, {'D', c_.width}}, 1);
+    const auto turns = std::make_shared<Rope>(c_.rope_theta, c_.rope_scaling, l.rope_width);
+    const int q_rope = b.apply(turns, {q, positions()}, "q_rope"),
+              k_rope = b.apply(turns, {shared, positions()}, "k_rope");
+    const int o =
+        b.apply(std::make_shared<LatentAttention>(),
+                {q_rope, key, k_rope, value, b.data("first", DType::kI32), b.data("last", DType::kI32)}, "attention");
+    const Dims w{{'D', c_.width}, {'H', c_.heads}, {'U', l.value_width}};
+    return b.apply(std::make_shared<Linear>(), {o, matrix(b, "out", "out.w", w, branch_deviation_)}, "out");
+  }
+
+  // Without the bias of its last product, which the residual carries.
+  int ffn(LayerBuilder& b, int x) const { return gated(b, x, "", c_.ffn_width, c_.ffn_bias); }
+
+  int gated(LayerBuilder& b, int x, const std::string& prefix, std::int64_t width, bool bias) const {
+    int f = linear(b, prefix + "up", x, width, bias);
+    if (c_.ffn == Ffn::kGelu)
+      f = b.apply(std::make_shared<Gelu>(c_.gelu), {f}, prefix + "act");
     else
-      f = b.apply(std::make_shared<Gelu>(c_.gelu), {f}, "act");
-    const int down = b.apply(std::make_shared<Linear>(),
-                             {f, matrix(b, "down", "down.w", {{'D', c_.width}, {'F', c_.ffn_width}}, branch)}, "down");
-    return b.finish(residual(b, "res2", "down", down, x2, c_.ffn_bias));
+      f = b.apply(gate(), {linear(b, prefix + "gate", x, width, bias), f}, prefix + "act");
+    const int w = matrix(b, prefix + "down", prefix + "down.w", {{'D', c_.width}, {'F', width}}, branch_deviation_);
+    return b.apply(std::make_shared<Linear>(), {f, w}, prefix + "down");
   }
 
-  Layer head() const {
-    LayerBuilder b("head", -1, sizes_);
-    const int x = norm(b, "final_norm", boundary(b), {{'D', c_.width}});
-    const int w = c_.tied_head ? token_table(b)
-                               : matrix(b, "head", "w", {{'V', c_.vocabulary}, {'D', c_.width}}, c_.initial_deviation);
-    if (purpose_ == ModelPurpose::kGenerate) return b.finish(b.apply(std::make_shared<Linear>(), {x, w}, "logits"));
-    b.apply(std::make_shared<Head>(), {x, w, b.data("labels", DType::kI32)}, "loss");
-    return b.finish(-1);
+  OpPtr gate() const {
+    constexpr double kClampedLimit = 7;
+    if (c_.ffn == Ffn::kGeglu) return std::make_shared<Geglu>();
+    if (c_.ffn == Ffn::kClampedSwiglu) return std::make_shared<ClampedSwiglu>(kClampedLimit);
+    return std::make_shared<Swiglu>();
   }
 
- private:
-  using Dims = std::vector<Extent>;
+  int mixture(LayerBuilder& b, int x) const {
+    const MixtureConfig& m = c_.mixture;
+    const Extent experts{'E', m.experts}, width{'D', c_.width}, inner{'F', m.expert_width};
+    const auto bias = [&](const std::string& what, Dims dims) {
+      return vector(b, what, "bias", what + ".b", std::move(dims), Initial::Kind::kZeros);
+    };
+    std::vector<int> in{x, matrix(b, "router", "router.w", {experts, width}, c_.initial_deviation)};
+    if (m.biases) in.push_back(bias("router", {experts}));
+    const int weights = b.apply(std::make_shared<Router>(m.router, m.biases), in, "router"), chosen = weights + 1;
+    const int rows = b.apply(std::make_shared<Dispatch>(), {x, chosen}, "dispatch");
+    const auto product = [&](const std::string& what, int from, Dims w, bool with_bias, double deviation) {
+      std::vector<int> parts{from, matrix(b, what, what + ".w", w, deviation, 2), chosen};
+      if (with_bias) parts.push_back(bias(what, {w[0], w[1]}));
+      return b.apply(std::make_shared<GroupedLinear>(), parts, what);
+    };
+    const int up = product("expert_up", rows, {experts, inner, width}, m.biases, c_.initial_deviation);
+    const int gated_rows = product("expert_gate", rows, {experts, inner, width}, m.biases, c_.initial_deviation);
+    const int act = b.apply(gate(), {gated_rows, up}, "expert_act");
+    const int down = product("expert_down", act, {experts, width, inner}, false, branch_deviation_);
+    std::vector<int> visits{down, weights, chosen};
+    if (m.biases) visits.push_back(bias("expert_down", {experts, width}));
+    const int routed = b.apply(std::make_shared<Combine>(), visits, "combine");
+    if (m.shared_width == 0) return routed;
+    return b.apply(std::make_shared<Add>(), {routed, gated(b, x, "shared_", m.shared_width, false)}, "experts");
+  }
 
   int boundary(LayerBuilder& b) const { return b.input("BSD", {sizes_.batch, sizes_.sequence, c_.width}); }
 
@@ -114,7 +221,7 @@ class ModelBuilder {
                  int layer) const {
     Parameter p;
     p.spec = {.name = name, .dims = std::move(dims)};
-    p.file.name = names_.name(what, part, layer);
+    if (family_.tensor) p.file.name = family_.tensor(what, part, layer);
     return p;
   }
 
@@ -122,7 +229,7 @@ class ModelBuilder {
   void fold(Parameter& p, std::size_t num_out_dims, bool is_product) const {
     std::int64_t out = 1, in = 1;
     for (std::size_t i = 0; i < p.spec.dims.size(); ++i) (i < num_out_dims ? out : in) *= p.spec.dims[i].size;
-    p.file.transposed = is_product && names_.transposed;
+    p.file.transposed = is_product && family_.transposed;
     p.file.shape = p.spec.dims.size() == num_out_dims ? std::vector{out}
                    : p.file.transposed                ? std::vector{in, out}
                                                       : std::vector{out, in};
@@ -134,7 +241,7 @@ class ModelBuilder {
     p.initial = {Initial::Kind::kNormal, deviation};
     p.is_matrix = true;
     fold(p, num_out_dims, what != "positions" && what != "head");
-    join(p, what);
+    join(p, what, num_out_dims);
     return b.parameter(std::move(p));
   }
 
@@ -143,22 +250,29 @@ class ModelBuilder {
     Parameter p = make(what, part, name, std::move(dims), b.index());
     p.initial = {initial, 0};
     fold(p, p.spec.dims.size(), false);
-    join(p, what);
+    join(p, what, p.spec.dims.size());
     return b.parameter(std::move(p));
   }
 
   // q, k and v as parts of one stored tensor.
-  void join(Parameter& p, const std::string& what) const {
-    const int part = what == "q" ? 0 : what == "k" ? 1 : what == "v" ? 2 : -1;
-    if (!names_.joined_qkv || part < 0) return;
-    p.file.part = part, p.file.parts = 3;
-    p.file.shape.back() *= 3;
+  void join(Parameter& p, const std::string& what, std::size_t num_out_dims) const {
+    const std::int64_t part = what == "q" ? 0 : what == "k" ? 1 : what == "v" ? 2 : -1;
+    if (family_.qkv == QkvLayout::kApart || part < 0) return;
+    check(c_.heads == c_.kv_heads, "a joined tensor has as many kv heads as heads");
+    std::int64_t rows = 1;
+    for (std::size_t i = 0; i < num_out_dims; ++i) rows *= p.spec.dims[i].size;
+    p.file.block = family_.qkv == QkvLayout::kByHead ? c_.head_width : rows;
+    p.file.offset = part * p.file.block;
+    p.file.stride = 3 * p.file.block;
+    p.file.shape[p.file.transposed ? 1 : 0] *= 3;
   }
 
   int norm(LayerBuilder& b, const std::string& what, int x, const Dims& dims) const {
-    std::vector<int> in{x, vector(b, what, "weight", what + ".w", dims, Initial::Kind::kOnes)};
-    if (c_.norm == NormKind::kLayer) in.push_back(vector(b, what, "bias", what + ".b", dims, Initial::Kind::kZeros));
-    return b.apply(std::make_shared<Norm>(c_.norm, c_.norm_epsilon), in, what);
+    const auto start = c_.norm_one_more ? Initial::Kind::kZeros : Initial::Kind::kOnes;
+    std::vector<int> in{x, vector(b, what, "weight", what + ".w", dims, start)};
+    if (c_.norm == NormKind::kLayer && c_.norm_bias)
+      in.push_back(vector(b, what, "bias", what + ".b", dims, Initial::Kind::kZeros));
+    return b.apply(std::make_shared<Norm>(c_.norm, c_.norm_epsilon, c_.norm_one_more), in, what);
   }
 
   int projection(LayerBuilder& b, const std::string& what, int x, Dim heads, std::int64_t num_heads) const {
@@ -168,24 +282,28 @@ class ModelBuilder {
     return b.apply(std::make_shared<Linear>(), in, what);
   }
 
-  int linear(LayerBuilder& b, const std::string& what, int x, bool bias) const {
-    std::vector<int> in{x, matrix(b, what, what + ".w", {{'F', c_.ffn_width}, {'D', c_.width}}, c_.initial_deviation)};
-    if (bias) in.push_back(vector(b, what, "bias", what + ".b", {{'F', c_.ffn_width}}, Initial::Kind::kZeros));
+  int linear(LayerBuilder& b, const std::string& what, int x, std::int64_t width, bool bias) const {
+    std::vector<int> in{x, matrix(b, what, what + ".w", {{'F', width}, {'D', c_.width}}, c_.initial_deviation)};
+    if (bias) in.push_back(vector(b, what, "bias", what + ".b", {{'F', width}}, Initial::Kind::kZeros));
     return b.apply(std::make_shared<Linear>(), in, what);
   }
 
-  int residual(LayerBuilder& b, const std::string& name, const std::string& what, int y, int r, bool bias) const {
+  // `biases`: whose the biases are that it carries; an empty name is none.
+  int residual(LayerBuilder& b, const std::string& name, int y, int r, const std::vector<std::string>& biases) const {
     std::vector<int> in{y, r};
-    if (bias) in.push_back(vector(b, what, "bias", what + ".b", {{'D', c_.width}}, Initial::Kind::kZeros));
+    for (const std::string& what : biases)
+      if (!what.empty()) in.push_back(vector(b, what, "bias", what + ".b", {{'D', c_.width}}, Initial::Kind::kZeros));
+    const int count = static_cast<int>(in.size()) - 2;
     const DropoutRule rule{c_.dropout, b.name() + "." + name};
     if (c_.dropout > 0) in.push_back(b.data("tokens", DType::kI64));
-    return b.apply(std::make_shared<Residual>(bias, rule), in, name);
+    return b.apply(std::make_shared<Residual>(count, rule), in, name);
   }
 
   const ModelConfig& c_;
   Sizes sizes_;
   ModelPurpose purpose_;
-  FileNames names_;
+  const Family& family_;
+  double branch_deviation_;
 };
 
 }  // namespace
@@ -236,7 +354,7 @@ Model build_model(const ModelConfig& config, Sizes sizes, ModelPurpose purpose) 
 std::vector<FileTensor> file_tensors(const Model& model) {
   std::vector<FileTensor> out;
   for (const Parameter* p : model.parameters())
-    if (p->file.part == 0) out.push_back(p->file);
+    if (p->file.offset == 0) out.push_back(p->file);
   return out;
 }
 

@@ -5,17 +5,38 @@
 
 #include "sextant/base/value.h"
 #include "sextant/model/layer.h"
+#include "sextant/ops/attention.h"
 #include "sextant/ops/gelu.h"
 #include "sextant/ops/norm.h"
 #include "sextant/ops/rope.h"
+#include "sextant/ops/router.h"
 
 namespace sextant {
 
-enum class Positions : std::uint8_t { kLearned, kRotary };
-enum class Ffn : std::uint8_t { kGelu, kSwiglu };
+enum class Positions : std::uint8_t { kLearned, kRotary, kAlibi };
+enum class Ffn : std::uint8_t { kGelu, kSwiglu, kGeglu, kClampedSwiglu };
 enum class QkNorm : std::uint8_t { kNone, kHead, kProjection };  ///< over K (Qwen3) or over H K (OLMo-2)
+/// Where a branch is normalised: before it (GPT-2, Llama), behind it (OLMo-2), or both (Gemma 2).
+enum class NormOrder : std::uint8_t { kBefore, kBehind, kBoth };
 
-/// A dense decoder. Every family is a mapping of its config.json onto this, and names for its files.
+/// Layers whose ffn is a mixture of experts.
+struct MixtureConfig {
+  std::int64_t experts = 0;  ///< 0: the model has none
+  std::int64_t expert_width = 0, shared_width = 0;
+  std::int64_t first_dense = 0;          ///< so many layers at the start have a plain ffn
+  std::int64_t period = 1;               ///< every so-many-th layer behind them is a mixture
+  std::vector<std::int64_t> also_dense;  ///< and these are not
+  RouterRule router;
+  bool biases = false;  ///< of router and experts
+};
+/// Multi-head latent attention (DeepSeek-V2); widths of the head's parts and of the latents.
+struct LatentConfig {
+  std::int64_t kv_rank = 0;  ///< 0: the model has none
+  std::int64_t q_rank = 0;   ///< 0: queries are not compressed
+  std::int64_t key_width = 0, rope_width = 0, value_width = 0;
+};
+
+/// A decoder. Every family is a mapping of its config.json onto this, and names for its files.
 struct ModelConfig {
   std::string family;
   std::int64_t layers = 0, width = 0, heads = 0, kv_heads = 0, head_width = 0, ffn_width = 0, vocabulary = 0,
@@ -23,18 +44,32 @@ struct ModelConfig {
   Positions positions = Positions::kRotary;
   Ffn ffn = Ffn::kSwiglu;
   NormKind norm = NormKind::kRms;
+  NormOrder norm_order = NormOrder::kBefore;
   QkNorm qk_norm = QkNorm::kNone;
   double norm_epsilon = 1e-5, rope_theta = 1e4, initial_deviation = 0.02;
+  bool norm_one_more = false, norm_bias = true;  ///< scales by 1 + w; a layer norm has a bias
   RopeScaling rope_scaling;
+  std::int64_t rotary_width = 0;  ///< of a head's elements the first so many turn; 0: all
   GeluKind gelu = GeluKind::kTanh;
   bool qkv_bias = false, attention_out_bias = false, ffn_bias = false, tied_head = false;
+  bool parallel_branches = false;  ///< attention and ffn read the same input and are added together (GPT-NeoX)
+  AttentionRule attention;         ///< its window is that of the layers that slide
+  std::vector<bool> slides;        ///< by layer; empty: none does
+  double embedding_scale = 1, head_softcap = 0;
+  MixtureConfig mixture;
+  LatentConfig latent;
   std::int64_t trained_sequence =
-      0;               ///< how long the sequences of its training were; a config may say, else max_positions
-  double dropout = 0;  ///< of the embedding and both residual branches
-  Value source;        ///< the config.json it was read from, written back beside saved weights
+      0;                         ///< how long the sequences of its training were; a config may say, else max_positions
+  double dropout = 0;            ///< of the embedding and both residual branches
+  double attention_dropout = 0;  ///< of attention weights; training refuses all but 0
+  Value source;                  ///< the config.json it was read from, written back beside saved weights
+
+  bool is_mixture(std::int64_t layer) const;
+  /// Why it is only lowered, planned and simulated so far; "" if it trains.
+  std::string not_trained() const;
 };
 
-/// Families that can be built: gpt2, llama, qwen2, qwen3.
+/// Families that can be built, by model_type.
 std::vector<std::string> families();
 /// Reads a config.json. Throws InvalidInput naming the field.
 ModelConfig read_config(const Value& json, const std::string& file);
@@ -56,7 +91,7 @@ struct Model {
 };
 Model build_model(const ModelConfig& config, Sizes sizes, ModelPurpose purpose = ModelPurpose::kTrain);
 
-/// Tensors of a Hugging Face file for this model: each name once with its whole shape.
+/// Tensors of a Hugging Face file for this model: each name once with its whole shape. Not for mixtures yet.
 std::vector<FileTensor> file_tensors(const Model& model);
 
 }  // namespace sextant

@@ -6,7 +6,7 @@ namespace sextant {
 
 std::vector<TensorSpec> Norm::outputs(std::span<const TensorSpec> in) const {
   const bool layer = norm == NormKind::kLayer;
-  check(in.size() == (layer ? 3 : 2), "layernorm takes x, w, b; rmsnorm x, w");
+  check(in.size() == 2 || (layer && in.size() == 3), "layernorm takes x, w and perhaps b; rmsnorm x, w");
   const std::size_t free = in[0].dims.size() - in[1].dims.size();
   TensorSpec statistic{.dtype = in[0].dtype};
   for (std::size_t i = 0; i < in[0].dims.size(); ++i) {
@@ -41,7 +41,7 @@ std::variant<Row, Refusal> Norm::row(std::span<const TensorSpec> in, Axis axis, 
     used = copied();
   }
   row.in = {y, used};
-  if (layer) row.in.push_back(used);
+  if (in.size() == 3) row.in.push_back(used);
   row.out = {y};
   for (const Placement p : statistics(statistic)) row.out.push_back(p);
   return row;

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "sextant/base/errors.h"
+
 namespace sextant {
 
 std::variant<Row, Refusal> Rope::row(std::span<const TensorSpec> in, Axis axis, CpKind) const {
@@ -19,9 +21,11 @@ Work Rope::work(Pass, std::span<const TensorSpec> local) const {
 }
 
 std::vector<double> Rope::frequencies(std::int64_t head_width) const {
+  check(scaling.factor == 1 || scaling.kind == RopeScaling::Kind::kLlama3, "no kernel turns by YaRN");
+  const std::int64_t width = rotated > 0 ? rotated : head_width;
   std::vector<double> out;
-  for (std::int64_t i = 0; i < head_width / 2; ++i) {
-    double f = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_width));
+  for (std::int64_t i = 0; i < width / 2; ++i) {
+    double f = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(width));
     if (scaling.factor != 1) {
       // Wavelengths beyond original/low are stretched whole, those below original/high not, between them smoothly.
       const double turns = scaling.original_length * f / (2 * std::numbers::pi);

@@ -53,7 +53,7 @@ with tempfile.TemporaryDirectory() as folder:
     run("train", run_file, "data.train=two.tokens", "data.documents=separate")
 
     presets = json.loads(run("presets", "--json"))
-    assert len(presets) == 52 and {p["name"]: p["parameters"] for p in presets}["gpt2"] == 124439808
+    assert len(presets) == 90 and {p["name"]: p["parameters"] for p in presets}["gpt2"] == 124439808
     program_text = run("train", run_file, "--ranks", "4", "--print-program=units")
     assert "REDUCE" in program_text and "unit L00" in program_text
 

@@ -13,7 +13,7 @@ namespace {
 // B 4, S 16, D 24, H 4, K 6, F 96, V 96; G 2 where there are kv heads.
 ModelConfig shape(const std::string& family) {
   ModelConfig c;
-  c.family = family == "olmo2" ? "llama" : family;
+  c.family = family;
   c.layers = 1, c.width = 24, c.heads = 4, c.kv_heads = 2, c.head_width = 6, c.ffn_width = 96, c.vocabulary = 96,
   c.max_positions = 16;
   if (family == "gpt2") {
@@ -21,7 +21,22 @@ ModelConfig shape(const std::string& family) {
     c.qkv_bias = c.attention_out_bias = c.ffn_bias = c.tied_head = true;
   }
   if (family == "qwen3") c.qk_norm = QkNorm::kHead;
-  if (family == "olmo2") c.qk_norm = QkNorm::kProjection;
+  if (family == "olmo2") c.qk_norm = QkNorm::kProjection, c.norm_order = NormOrder::kBehind;
+  if (family == "gemma2") {
+    c.ffn = Ffn::kGeglu, c.norm_order = NormOrder::kBoth, c.norm_one_more = c.tied_head = true;
+    c.attention = {.scale = 0.5, .softcap = 50, .window = 4}, c.slides = {true}, c.head_softcap = 30;
+  }
+  if (family == "gpt_neox") {
+    c.kv_heads = 4, c.ffn = Ffn::kGelu, c.norm = NormKind::kLayer, c.parallel_branches = true;
+    c.qkv_bias = c.attention_out_bias = c.ffn_bias = true;
+  }
+  if (family == "mixtral" || family == "gpt_oss" || family == "deepseek_v3")
+    c.mixture = {.experts = 8, .expert_width = 48, .router = {.top_k = 2}};
+  if (family == "gpt_oss") c.mixture.biases = c.qkv_bias = c.attention_out_bias = c.attention.sinks = true;
+  if (family == "deepseek_v3") {
+    c.kv_heads = 4, c.head_width = 8, c.mixture.shared_width = 48;
+    c.latent = {.kv_rank = 12, .q_rank = 18, .key_width = 4, .rope_width = 4, .value_width = 6};
+  }
   return c;
 }
 
@@ -45,7 +60,13 @@ std::vector<Layout> layouts() {
           {"llama_cp2_ulysses", "llama", split(1, false, 2, CpKind::kUlysses)},
           {"qwen3_tp2", "qwen3", split(2, false)},
           {"olmo2_tp2", "olmo2", split(2, false)},
-          {"gpt_dp2", "gpt2", split(1, false, 1, CpKind::kAllGather, 2)}};
+          {"gpt_dp2", "gpt2", split(1, false, 1, CpKind::kAllGather, 2)},
+          {"gemma2_tp2_sp", "gemma2", split(2, true)},
+          {"gpt_neox_tp2", "gpt_neox", split(2, false)},
+          {"mixtral_tp2_sp", "mixtral", split(2, true)},
+          {"deepseek_tp2", "deepseek_v3", split(2, false)},
+          {"deepseek_tp2_sp", "deepseek_v3", split(2, true)},
+          {"gpt_oss_tp2", "gpt_oss", split(2, false)}};
 }
 
 Model model_of(const Layout& layout) {
@@ -116,6 +137,15 @@ TEST(Lowering, BytesAreThoseOfTheCalculus) {
   expect_totals(totals(l[6], Pass::kI), {{"all_reduce tp", 3 + tp2 + 2.0 / 24}}, "olmo2 tp2 I");
   expect_totals(totals(l[7], Pass::kF), {}, "gpt dp2 F");
   expect_totals(totals(l[7], Pass::kI), {}, "gpt dp2 I");
+  // One all-reduce for both branches, and one for each of the two norms' outputs.
+  expect_totals(totals(l[9], Pass::kF), {{"all_reduce tp", 2}}, "gpt_neox tp2 F");
+  expect_totals(totals(l[9], Pass::kI), {{"all_reduce tp", 3 + tp2}}, "gpt_neox tp2 I");
+  // MLA: in F the outputs of attention and of routed and shared experts together; in I the two latents (18 and 12 of
+  // 24) and the rotary key (4 of 24) in place of attention's input, the experts' input (x for the shared ones, a row a
+  // visit for the two routed ones) and the router's weights (2 of 24).
+  expect_totals(totals(l[11], Pass::kF), {{"all_reduce tp", 3}}, "deepseek tp2 F");
+  expect_totals(totals(l[11], Pass::kI), {{"all_reduce tp", (18 + 12 + 4) / 24.0 + 1 + 2 + 2 / 24.0 + 1 + tp2}},
+                "deepseek tp2 I");
 }
 
 // Parameters whose gradients are partial over an axis (or over copies), by name without the layer.
@@ -146,6 +176,28 @@ TEST(Lowering, PartialGradientsAreThoseOfTheCalculus) {
             "head.final_norm.w");
   EXPECT_EQ(partial_over(l[5], Axis::kTp), "L00.k_norm.w L00.q_norm.w");
   EXPECT_EQ(partial_over(l[6], Axis::kTp), "");
+  EXPECT_EQ(partial_over(l[11], Axis::kTp), "");  // the latents are made whole before anything is made of them
+  EXPECT_EQ(partial_over(l[12], Axis::kTp),
+            "L00.router.w L00.norm2.w L00.k_shared.w L00.kv_latent_norm.w L00.kv_down.w "
+            "L00.q_latent_norm.w L00.q_down.w L00.norm1.w head.final_norm.w");
+}
+
+// Every preset is lowered under every mixture of these axes: families that do not train yet too.
+TEST(Lowering, EveryPresetUnderEveryAxis) {
+  for (const Preset& preset : model_presets()) {
+    const ModelConfig config = read_config(parse_json(preset.text, preset.name), preset.name);
+    for (const Plan& plan : {split(1, false, 1, CpKind::kAllGather, 2), split(2, false), split(2, true),
+                             split(2, true, 2), split(1, false, 2)}) {
+      if (config.heads % plan.tp != 0 || config.kv_heads % plan.tp != 0) continue;
+      if (config.attention.alibi && plan.tp > 1) continue;  // refused: see Attention::row
+      const Model model = build_model(config, sizes_of(plan, {16, 4, DType::kF32}));
+      const std::int64_t last = config.layers - 1;
+      for (const std::int64_t layer : {std::int64_t{0}, std::int64_t{1}, last + 1, last + 2}) {
+        const Unit unit = lower(model.layers[static_cast<std::size_t>(layer)], split_of(plan));
+        EXPECT_FALSE(unit.i.empty()) << preset.name;
+      }
+    }
+  }
 }
 
 // The list of a step: two data-parallel ranks, two replicas, three microbatches, a bucket a unit.

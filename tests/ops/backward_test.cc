@@ -10,12 +10,14 @@
 #include "sextant/ops/attention.h"
 #include "sextant/ops/dropout.h"
 #include "sextant/ops/embedding.h"
+#include "sextant/ops/geglu.h"
 #include "sextant/ops/gelu.h"
 #include "sextant/ops/head.h"
 #include "sextant/ops/linear.h"
 #include "sextant/ops/norm.h"
 #include "sextant/ops/residual.h"
 #include "sextant/ops/rope.h"
+#include "sextant/ops/softcap.h"
 #include "sextant/ops/swiglu.h"
 #include "tests/support/unit_runner.h"
 
@@ -55,25 +57,26 @@ void tokens(UnitRunner& r) {
   for (int i = 0; i < 10; ++i) r.integers<std::int64_t>("tokens")[static_cast<std::size_t>(i)] = 1000 + 17 * i;
 }
 
-Layer attention_layer(std::int64_t heads, std::int64_t groups) {
+Layer attention_layer(std::int64_t heads, std::int64_t groups, AttentionRule rule = {}) {
   LayerBuilder b("u", 0, kSizes);
   const int q = tensor(b, "q", {{'B', 2}, {'S', 5}, {'H', heads}, {'K', 3}}),
             k = tensor(b, "k", {{'B', 2}, {'S', 5}, {'G', groups}, {'K', 3}}),
             v = tensor(b, "v", {{'B', 2}, {'S', 5}, {'G', groups}, {'K', 3}});
-  const int a = b.apply(std::make_shared<Attention>(),
+  const int a = b.apply(std::make_shared<Attention>(rule),
                         {q, k, v, b.data("first", DType::kI32), b.data("last", DType::kI32)}, "attention");
   // A unit's output is not read by its own backward pass, so something stands behind attention, as in a model.
   return b.finish(
       b.apply(std::make_shared<Add>(), {a, tensor(b, "r", {{'B', 2}, {'S', 5}, {'H', heads}, {'K', 3}})}, "y"));
 }
 
-Layer norm_layer(NormKind kind, const std::vector<Extent>& free, const std::vector<Extent>& normalised) {
+Layer norm_layer(NormKind kind, const std::vector<Extent>& free, const std::vector<Extent>& normalised,
+                 bool bias = true, bool one_more = false) {
   LayerBuilder b("u", 0, kSizes);
   std::vector<Extent> all = free;
   all.insert(all.end(), normalised.begin(), normalised.end());
   std::vector<int> in{tensor(b, "x", all), tensor(b, "w", normalised)};
-  if (kind == NormKind::kLayer) in.push_back(tensor(b, "b", normalised));
-  return b.finish(b.apply(std::make_shared<Norm>(kind, 1e-3), in, "y"));
+  if (kind == NormKind::kLayer && bias) in.push_back(tensor(b, "b", normalised));
+  return b.finish(b.apply(std::make_shared<Norm>(kind, 1e-3, one_more), in, "y"));
 }
 
 Layer element_wise(const OpPtr& op, int inputs) {
@@ -84,21 +87,34 @@ Layer element_wise(const OpPtr& op, int inputs) {
   return b.finish(b.apply(op, in, "y"));
 }
 
-Layer residual_layer(bool bias, double dropout) {
+Layer residual_layer(int biases, double dropout) {
   LayerBuilder b("u", 0, kSizes);
   std::vector<int> in{tensor(b, "x", {{'B', 2}, {'S', 5}, {'D', 7}}), tensor(b, "r", {{'B', 2}, {'S', 5}, {'D', 7}})};
-  if (bias) in.push_back(tensor(b, "bias", {{'D', 7}}));
+  for (int i = 0; i < biases; ++i) in.push_back(tensor(b, str("bias", i), {{'D', 7}}));
   if (dropout > 0) in.push_back(b.data("tokens", DType::kI64));
-  return b.finish(b.apply(std::make_shared<Residual>(bias, DropoutRule{dropout, "test"}), in, "y"));
+  return b.finish(b.apply(std::make_shared<Residual>(biases, DropoutRule{dropout, "test"}), in, "y"));
 }
 
-Layer head_layer() {
+Layer head_layer(double cap = 0) {
   LayerBuilder b("u", 0, kSizes);
-  b.apply(std::make_shared<Head>(),
+  b.apply(std::make_shared<Head>(cap),
           {tensor(b, "x", {{'B', 2}, {'S', 5}, {'D', 4}}), tensor(b, "w", {{'V', 9}, {'D', 4}}),
            b.data("labels", DType::kI32)},
           "loss");
   return b.finish(-1);
+}
+
+void labels(UnitRunner& r) {
+  for (int i = 0; i < 10; ++i)
+    r.integers<std::int32_t>("labels")[static_cast<std::size_t>(i)] = i % 4 == 3 ? -100 : (i * 5) % 9;
+}
+
+// Something stands behind the cap, whose result its backward pass reads.
+Layer capped_layer() {
+  LayerBuilder b("u", 0, kSizes);
+  const std::vector<Extent> dims{{'B', 2}, {'S', 5}, {'F', 6}};
+  const int capped = b.apply(std::make_shared<Softcap>(0.6), {tensor(b, "x", dims)}, "capped");
+  return b.finish(b.apply(std::make_shared<Add>(), {capped, tensor(b, "r", dims)}, "y"));
 }
 
 std::vector<Case> cases() {
@@ -160,6 +176,42 @@ std::vector<Case> cases() {
       {"attention MHA", [] { return attention_layer(3, 3); }, causal},
       {"attention GQA", [] { return attention_layer(4, 2); }, causal},
       {"attention MQA", [] { return attention_layer(3, 1); }, causal},
+      {"attention softcap", [] { return attention_layer(4, 2, {.softcap = 0.7}); }, causal},
+      {"attention scale window", [] { return attention_layer(3, 3, {.scale = 0.9, .window = 2}); }, causal},
+      {"attention alibi", [] { return attention_layer(3, 3, {.alibi = true}); }, causal},
+      {"attention everything",
+       [] { return attention_layer(4, 2, {.scale = 0.9, .softcap = 0.7, .window = 3, .alibi = true}); }, causal},
+      {"layernorm without bias",
+       [] {
+         return norm_layer(NormKind::kLayer, {{'B', 2}, {'S', 5}}, {{'D', 6}}, false);
+       },
+       none},
+      {"rmsnorm one more",
+       [] {
+         return norm_layer(NormKind::kRms, {{'B', 2}, {'S', 5}}, {{'D', 6}}, true, true);
+       },
+       none},
+      {"rope of a part",
+       [] {
+         LayerBuilder b("u", 0, kSizes);
+         return b.finish(b.apply(
+             std::make_shared<Rope>(100.0, RopeScaling{}, 4),
+             {tensor(b, "x", {{'B', 2}, {'S', 5}, {'H', 2}, {'K', 7}}), b.data("positions", DType::kI32)}, "y"));
+       },
+       positions},
+      {"embedding scaled",
+       [] {
+         LayerBuilder b("u", 0, kSizes);
+         return b.finish(b.apply(std::make_shared<Embedding>(1.7),
+                                 {b.data("ids", DType::kI32), tensor(b, "w", {{'V', 6}, {'D', 3}})}, "y"));
+       },
+       [](UnitRunner& r) {
+         for (int i = 0; i < 10; ++i) r.integers<std::int32_t>("ids")[static_cast<std::size_t>(i)] = (i * i) % 5;
+       }},
+      {"geglu", [] { return element_wise(std::make_shared<Geglu>(), 2); }, none},
+      {"softcap", [] { return capped_layer(); }, none},
+      {"residual two biases", [] { return residual_layer(2, 0); }, none},
+      {"residual two biases dropout", [] { return residual_layer(2, 0.3); }, tokens},
       {"gelu tanh", [] { return element_wise(std::make_shared<Gelu>(GeluKind::kTanh), 1); }, none},
       {"gelu erf", [] { return element_wise(std::make_shared<Gelu>(GeluKind::kErf), 1); }, none},
       {"swiglu", [] { return element_wise(std::make_shared<Swiglu>(), 2); }, none},
@@ -171,14 +223,11 @@ std::vector<Case> cases() {
                                  {tensor(b, "x", {{'B', 2}, {'S', 5}, {'D', 7}}), b.data("tokens", DType::kI64)}, "y"));
        },
        tokens},
-      {"residual", [] { return residual_layer(false, 0); }, none},
-      {"residual bias", [] { return residual_layer(true, 0); }, none},
-      {"residual bias dropout", [] { return residual_layer(true, 0.3); }, tokens},
-      {"head", head_layer,
-       [](UnitRunner& r) {
-         for (int i = 0; i < 10; ++i)
-           r.integers<std::int32_t>("labels")[static_cast<std::size_t>(i)] = i % 4 == 3 ? -100 : (i * 5) % 9;
-       }},
+      {"residual", [] { return residual_layer(0, 0); }, none},
+      {"residual bias", [] { return residual_layer(1, 0); }, none},
+      {"residual bias dropout", [] { return residual_layer(1, 0.3); }, tokens},
+      {"head", [] { return head_layer(); }, labels},
+      {"head softcap", [] { return head_layer(0.8); }, labels},
   };
 }
 

@@ -75,6 +75,20 @@ TEST(DataParallel, EqualsOneRankForRanksAccumulationAndBuckets) {
       }
 }
 
+// The further families, on up to four ranks.
+TEST(DataParallel, EveryFurtherFamilyEqualsOneRank) {
+  for (const char* name : {"mistral", "olmo2", "gemma2", "gpt_neox", "gpt_neox_serial", "mpt", "mpt_alibi"})
+    for (const double dropout : {0.0, 0.1}) {
+      const ModelConfig model = tiny_of(name, dropout);
+      const ProofOutcome wanted = prove(run_of(model, 36, 1, 1));
+      for (const int ranks : {1, 2, 3, 4})
+        for (const std::int64_t microbatches : {1, 3})
+          if (job_size() == 0 || ranks == job_size())
+            expect_equal(prove(run_of(model, 36, ranks, microbatches, {1})), wanted,
+                         str(name, " ranks ", ranks, " microbatches ", microbatches, " dropout ", dropout));
+    }
+}
+
 TEST(DataParallel, ReplicasAndShardsSumTheSame) {  // L6: no factor of its own at either level
   const ModelConfig model = tiny_gpt2(2);
   const ProofOutcome wanted = prove(run_of(model, 24, 1, 1));

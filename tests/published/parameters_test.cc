@@ -17,11 +17,14 @@ TEST(PublishedParameters, EveryPresetToTheLastParameter) {
     EXPECT_EQ(model.num_parameters(), std::get<std::int64_t>(total->data)) << preset.name;
     ++checked;
   }
-  EXPECT_EQ(checked, 52);  // 17 gpt2, 22 llama, 7 qwen2, 6 qwen3
+  // 17 gpt2, 22 llama, 3 mistral, 7 qwen2, 6 qwen3, 3 olmo2, 3 gemma2, 8 gpt_neox, 10 mpt; 2 mixtral, 3 qwen3_moe,
+  // 2 deepseek_v2, 2 deepseek_v3, 2 gpt_oss
+  EXPECT_EQ(checked, 90);
 }
 
 TEST(PublishedParameters, FileShapesHoldExactlyTheParameters) {
-  for (const char* name : {"gpt2", "llama3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b", "llama3-8b"}) {
+  for (const char* name : {"gpt2", "llama3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b", "llama3-8b", "mistral-7b-v0.1",
+                           "olmo2-7b", "gemma2-2b", "pythia-160m", "mpt-125m", "mpt-7b-release"}) {
     const Model model = build_model(find_model(name), {1, 16, DType::kF32});
     std::int64_t stored = 0;
     for (const FileTensor& t : file_tensors(model)) {

@@ -19,6 +19,7 @@ ModelConfig config_of(const std::string& family) {
     c.dropout = 0;
     return c;
   }
+  if (family != "llama" && family != "qwen2") return tiny_of(family);
   ModelConfig c = tiny_llama(3, 0);
   if (family == "qwen2") c.family = family, c.qkv_bias = c.tied_head = true;
   return c;
@@ -56,6 +57,16 @@ void dump(const std::string& family, const std::string& folder) {
     v.set("epsilon", model_config.norm_epsilon);
     v.set("theta", model_config.rope_theta);
     v.set("tied", model_config.tied_head);
+    v.set("rotary_width", model_config.rotary_width);
+    v.set("parallel", model_config.parallel_branches);
+    v.set("scale", model_config.attention.scale);
+    v.set("softcap", model_config.attention.softcap);
+    v.set("head_softcap", model_config.head_softcap);
+    v.set("embedding_scale", model_config.embedding_scale);
+    v.set("window", model_config.attention.window);
+    Value::Array slides;
+    for (const bool s : model_config.slides) slides.emplace_back(s);
+    v.set("slides", std::move(slides));
     v.set("loss", result.loss);
     for (const char* name : {"ids", "labels"}) {
       Value::Array all;

@@ -32,12 +32,17 @@ def read_safetensors(path):
     return tensors
 
 
-def attention(q, k, v):
+def attention(q, k, v, scale=None, softcap=0, window=0, slopes=None):
     """q, k, v: [batch, heads, time, width]; causal."""
     time = q.shape[2]
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    mask = torch.ones(time, time, dtype=torch.bool).tril()
-    return scores.masked_fill(~mask, float("-inf")).softmax(-1) @ v
+    scores = q @ k.transpose(-1, -2) * (scale or 1 / math.sqrt(q.shape[-1]))
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    distance = torch.arange(time)[:, None] - torch.arange(time)[None, :]
+    if slopes is not None:
+        scores = scores - slopes[:, None, None] * distance
+    seen = (distance >= 0) & (distance < (window or time))
+    return scores.masked_fill(~seen, float("-inf")).softmax(-1) @ v
 
 
 def heads(x, n):
@@ -82,7 +87,7 @@ def llama(w, c, ids):
         if h + "self_attn.q_norm.weight" in w:
             q, k = norm(q, h + "self_attn.q_norm"), norm(k, h + "self_attn.k_norm")
         group = c["heads"] // c["kv_heads"]
-        a = attention(rope(q), rope(k).repeat_interleave(group, 1), v.repeat_interleave(group, 1))
+        a = attention(rope(q), rope(k).repeat_interleave(group, 1), v.repeat_interleave(group, 1), window=c["window"])
         x = x + linear(a.transpose(1, 2).flatten(2), h + "self_attn.o_proj")
         n = norm(x, h + "post_attention_layernorm")
         x = x + linear(F.silu(linear(n, h + "mlp.gate_proj")) * linear(n, h + "mlp.up_proj"), h + "mlp.down_proj")
@@ -90,10 +95,106 @@ def llama(w, c, ids):
     return norm(x, "model.norm") @ head.T
 
 
+def rotary(x, theta, width):
+    """Turns the first `width` elements of each head; x: [batch, heads, time, head width]."""
+    half = width // 2
+    angles = torch.arange(x.shape[2])[:, None] * theta ** (-torch.arange(half) / half)
+    cos, sin = angles.cos().float(), angles.sin().float()
+    a, b, rest = x[..., :half], x[..., half:width], x[..., width:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1)
+
+
+def merged(x):
+    return x.transpose(1, 2).flatten(2)
+
+
+def olmo2(w, c, ids):
+    norm = lambda x, n: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + c["epsilon"]) * w[n + ".weight"]
+    group = c["heads"] // c["kv_heads"]
+    x = w["model.embed_tokens.weight"][ids]
+    for i in range(c["layers"]):
+        h = f"model.layers.{i}."
+        linear = lambda t, n: F.linear(t, w[h + n + ".weight"])
+        q = norm(linear(x, "self_attn.q_proj"), h + "self_attn.q_norm")
+        k = norm(linear(x, "self_attn.k_proj"), h + "self_attn.k_norm")
+        q, k = (rotary(heads(t, n), c["theta"], c["head_width"]) for t, n in ((q, c["heads"]), (k, c["kv_heads"])))
+        v = heads(linear(x, "self_attn.v_proj"), c["kv_heads"])
+        a = attention(q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
+        x = x + norm(linear(merged(a), "self_attn.o_proj"), h + "post_attention_layernorm")
+        f = linear(F.silu(linear(x, "mlp.gate_proj")) * linear(x, "mlp.up_proj"), "mlp.down_proj")
+        x = x + norm(f, h + "post_feedforward_layernorm")
+    return norm(x, "model.norm") @ w["lm_head.weight"].T
+
+
+def gemma2(w, c, ids):
+    norm = lambda x, n: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + c["epsilon"]) * (1 + w[n + ".weight"])
+    group = c["heads"] // c["kv_heads"]
+    x = w["model.embed_tokens.weight"][ids] * c["embedding_scale"]
+    for i in range(c["layers"]):
+        h = f"model.layers.{i}."
+        linear = lambda t, n: F.linear(t, w[h + n + ".weight"])
+        n = norm(x, h + "input_layernorm")
+        q, k, v = (heads(linear(n, f"self_attn.{p}_proj"), c["heads"] if p == "q" else c["kv_heads"]) for p in "qkv")
+        q, k = rotary(q, c["theta"], c["head_width"]), rotary(k, c["theta"], c["head_width"])
+        a = attention(q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1), c["scale"], c["softcap"],
+                      c["window"] if c["slides"][i] else 0)
+        x = x + norm(linear(merged(a), "self_attn.o_proj"), h + "post_attention_layernorm")
+        n = norm(x, h + "pre_feedforward_layernorm")
+        g = linear(n, "mlp.gate_proj")
+        g = 0.5 * g * (1 + torch.tanh(math.sqrt(2 / math.pi) * (g + 0.044715 * g**3)))
+        f = linear(g * linear(n, "mlp.up_proj"), "mlp.down_proj")
+        x = x + norm(f, h + "post_feedforward_layernorm")
+    logits = norm(x, "model.norm") @ w["model.embed_tokens.weight"].T
+    return c["head_softcap"] * torch.tanh(logits / c["head_softcap"])
+
+
+def gpt_neox(w, c, ids):
+    norm = lambda x, n: F.layer_norm(x, x.shape[-1:], w[n + ".weight"], w[n + ".bias"], c["epsilon"])
+    linear = lambda x, n: F.linear(x, w[n + ".weight"], w[n + ".bias"])
+    x = w["gpt_neox.embed_in.weight"][ids]
+    for i in range(c["layers"]):
+        h = f"gpt_neox.layers.{i}."
+        # Of every head in turn: its q, its k, its v.
+        qkv = linear(norm(x, h + "input_layernorm"), h + "attention.query_key_value")
+        qkv = qkv.reshape(*qkv.shape[:2], c["heads"], 3, c["head_width"]).permute(3, 0, 2, 1, 4)
+        q, k = (rotary(t, c["theta"], c["rotary_width"]) for t in qkv[:2])
+        a = linear(merged(attention(q, k, qkv[2])), h + "attention.dense")
+        r = x if c["parallel"] else x + a
+        f = linear(F.gelu(linear(norm(r, h + "post_attention_layernorm"), h + "mlp.dense_h_to_4h")), h + "mlp.dense_4h_to_h")
+        x = x + a + f
+    return norm(x, "gpt_neox.final_layer_norm") @ w["embed_out.weight"].T
+
+
+def mpt(w, c, ids):
+    bias = lambda n: w.get(n + ".bias")
+    norm = lambda x, n: F.layer_norm(x, x.shape[-1:], w[n + ".weight"], bias(n), c["epsilon"])
+    linear = lambda x, n: F.linear(x, w[n + ".weight"], bias(n))
+    x = w["transformer.wte.weight"][ids]
+    slopes = None
+    if "transformer.wpe.weight" in w:
+        x = x + w["transformer.wpe.weight"][torch.arange(ids.shape[1])]
+    else:  # MPT's own way: slopes of the next power of two, the odd ones first
+        n = 2 ** math.ceil(math.log2(c["heads"]))
+        slopes = 1 / torch.pow(2, torch.arange(1, n + 1) * (8 / n))
+        if n != c["heads"]:
+            slopes = torch.cat([slopes[1::2], slopes[::2]])[: c["heads"]]
+    for i in range(c["layers"]):
+        h = f"transformer.blocks.{i}."
+        q, k, v = linear(norm(x, h + "norm_1"), h + "attn.Wqkv").chunk(3, -1)
+        a = attention(*(heads(t, c["heads"]) for t in (q, k, v)), slopes=slopes)
+        x = x + linear(merged(a), h + "attn.out_proj")
+        x = x + linear(F.gelu(linear(norm(x, h + "norm_2"), h + "ffn.up_proj")), h + "ffn.down_proj")
+    return norm(x, "transformer.norm_f") @ w["transformer.wte.weight"].T
+
+
+MODELS = {"gpt2": gpt2, "llama": llama, "qwen2": llama, "qwen3": llama, "mistral": llama, "olmo2": olmo2, "gemma2": gemma2,
+          "gpt_neox": gpt_neox, "gpt_neox_serial": gpt_neox, "mpt": mpt, "mpt_alibi": mpt}
+
+
 def main():
     torch.manual_seed(0)
     failed = False
-    for family in ("gpt2", "llama", "qwen2", "qwen3"):
+    for family, model in MODELS.items():
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([sys.argv[1], family, folder], check=True)
             case = json.load(open(folder + "/case.json"))
@@ -101,7 +202,7 @@ def main():
             ours = read_safetensors(folder + "/gradients.safetensors")
         ids = torch.tensor(case["ids"]).reshape(-1, 16)
         labels = torch.tensor(case["labels"]).reshape(-1)
-        logits = (gpt2 if family == "gpt2" else llama)(weights, case, ids)
+        logits = model(weights, case, ids)
         loss = F.cross_entropy(logits.flatten(0, 1), labels, ignore_index=-100)
         loss.backward()
         worst, where = abs(loss.item() - case["loss"]) / loss.item(), "loss"

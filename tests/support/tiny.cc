@@ -32,4 +32,55 @@ ModelConfig tiny_qwen3(std::int64_t layers) {
   return c;
 }
 
+namespace {
+
+ModelConfig tiny_neox(double dropout, bool parallel) {
+  ModelConfig c = tiny_gpt2(2, dropout);
+  c.family = "gpt_neox";
+  c.positions = Positions::kRotary;
+  c.width = 24, c.head_width = 6, c.rotary_width = 4;
+  c.gelu = GeluKind::kErf;
+  c.tied_head = false;
+  c.parallel_branches = parallel;
+  return c;
+}
+
+}  // namespace
+
+ModelConfig tiny_of(const std::string& family, double dropout) {
+  ModelConfig c = tiny_llama(2, dropout);
+  c.family = family;
+  if (family == "mistral") {
+    c.attention.window = 5;
+    c.slides = {true, true};
+  } else if (family == "olmo2") {
+    c.norm_order = NormOrder::kBehind;
+    c.qk_norm = QkNorm::kProjection;
+  } else if (family == "gemma2") {
+    c.layers = 3;
+    c.head_width = 6;
+    c.ffn = Ffn::kGeglu;
+    c.norm_order = NormOrder::kBoth;
+    c.norm_one_more = c.tied_head = true;
+    // Caps that bite on scores and logits of this size.
+    c.attention = {.scale = 0.45, .softcap = 0.8, .window = 4};
+    c.slides = {true, false, true};
+    c.head_softcap = 1.5;
+    c.embedding_scale = 4;
+  } else if (family == "gpt_neox" || family == "gpt_neox_serial") {
+    return tiny_neox(dropout, family == "gpt_neox");
+  } else {  // mpt, mpt_alibi
+    c = tiny_gpt2(2, dropout);
+    c.family = "mpt";
+    c.gelu = GeluKind::kErf;
+    if (family == "mpt_alibi") {
+      c.positions = Positions::kAlibi;
+      c.attention.alibi = true;
+      c.heads = c.kv_heads = 3, c.width = 18, c.head_width = 6;  // no power of two
+      c.qkv_bias = c.attention_out_bias = c.ffn_bias = c.norm_bias = false;
+    }
+  }
+  return c;
+}
+
 }  // namespace sextant

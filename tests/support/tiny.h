@@ -7,6 +7,8 @@ namespace sextant {
 /// 2 kv heads, V 37, T 16, dropout on.
 ModelConfig tiny_gpt2(std::int64_t layers = 2, double dropout = 0.1);
 ModelConfig tiny_llama(std::int64_t layers = 2, double dropout = 0.1, bool tied = false);
+/// The further families, by name: mistral, olmo2, gemma2, gpt_neox (and gpt_neox_serial), mpt (and mpt_alibi).
+ModelConfig tiny_of(const std::string& family, double dropout = 0);
 ModelConfig tiny_qwen3(std::int64_t layers = 2);
 
 }  // namespace sextant

@@ -24,20 +24,18 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return "[" + join(sizes, ", ") + "]";
 }
 
-// Place of element i of a parameter within its file tensor. A parameter is [out, in] (a vector: [out]); its part of the
-// file tensor is a band of the output dim, which comes first, or second if the file holds [in, out].
+// Place of element i of a parameter, which is [out, in] (a vector: [out]), within its file tensor.
 struct Placement2d {
-  std::int64_t out, in, part, parts;
-  bool transposed;
-  explicit Placement2d(const Parameter& p) : part(p.file.part), parts(p.file.parts), transposed(p.file.transposed) {
-    const std::int64_t whole = elements(p.file.shape);
-    const std::int64_t rows = p.file.shape.size() == 1 ? whole : transposed ? p.file.shape[1] : p.file.shape[0];
-    out = rows / parts;
+  const FileTensor& file;
+  std::int64_t rows, in;  // of the file tensor
+  explicit Placement2d(const Parameter& p) : file(p.file) {
+    const std::int64_t whole = elements(file.shape);
+    rows = file.shape.size() == 1 ? whole : file.transposed ? file.shape[1] : file.shape[0];
     in = whole / rows;
   }
   std::int64_t operator()(std::int64_t i) const {
-    const std::int64_t row = i / in + part * out, column = i % in;
-    return transposed ? column * out * parts + row : row * in + column;
+    const std::int64_t row = file.row(i / in), column = i % in;
+    return file.transposed ? column * rows + row : row * in + column;
   }
 };
 
@@ -63,7 +61,7 @@ void save_weights(const std::string& path, const Model& model, const ParameterBy
     const auto bytes = parameters(p->spec.name);
     const std::int64_t unit = size_of(p->spec.dtype), count = p->spec.elements();
     check(static_cast<std::int64_t>(bytes.size()) == count * unit, "a parameter is whole on the rank that saves it");
-    if (!p->file.transposed && p->file.parts == 1) {
+    if (!p->file.transposed && p->file.block == 0) {
       tensors.push_back({p->file.name, dtype_name(p->spec.dtype), p->file.shape, bytes});
       continue;
     }

@@ -1,3 +1,5 @@
+#include "sextant/ops/embedding.h"
+
 #include <cstring>
 
 #include "sextant/runtime/kernels/kernel.h"
@@ -5,16 +7,24 @@
 namespace sextant {
 namespace {
 
-// Reads: ids, w. Writes: y. An id outside the table was refused by the loader.
+// Reads: ids, w. Writes: y = scale w[id]. An id outside the table was refused by the loader.
 template <class T>
 void embedding_forward(const KernelCall& c) {
   const auto* ids = c.reads[0].as<std::int32_t>();
   const std::int64_t width = c.reads[1].last(1);
   const T* w = c.reads[1].as<T>();
   T* y = c.writes[0].as<T>();
+  const T scale = static_cast<T>(static_cast<const Embedding&>(c.op).scale);
   c.team.split(c.reads[0].elements(), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t)
-      std::memcpy(y + t * width, w + ids[t] * width, static_cast<std::size_t>(width) * sizeof(T));
+    for (std::int64_t t = begin; t < end; ++t) {
+      const T* row = w + ids[t] * width;
+      if (scale == T{1}) {
+        std::memcpy(y + t * width, row, static_cast<std::size_t>(width) * sizeof(T));
+      } else {
+#pragma omp simd
+        for (std::int64_t d = 0; d < width; ++d) y[t * width + d] = scale * row[d];
+      }
+    }
   });
 }
 
@@ -24,6 +34,7 @@ void embedding_backward(const KernelCall& c) {
   const auto* ids = c.reads[0].as<std::int32_t>();
   const T* dy = c.reads[1].as<T>();
   T* dw = c.writes[1].as<T>();
+  const T scale = static_cast<T>(static_cast<const Embedding&>(c.op).scale);
   const std::int64_t width = c.writes[1].last(1), rows = c.writes[1].rows(1), tokens = c.reads[0].elements();
   c.team.split(width, 16, [&](std::int64_t begin, std::int64_t end) {
     if (!c.add[1])
@@ -33,7 +44,7 @@ void embedding_backward(const KernelCall& c) {
       T* row = dw + ids[t] * width;
       const T* from = dy + t * width;
 #pragma omp simd
-      for (std::int64_t d = begin; d < end; ++d) row[d] += from[d];
+      for (std::int64_t d = begin; d < end; ++d) row[d] += scale * from[d];
     }
   });
 }

@@ -4,6 +4,7 @@
 
 #include "sextant/ops/norm.h"
 #include "sextant/ops/residual.h"
+#include "sextant/runtime/kernels/bias.h"
 #include "sextant/runtime/kernels/dropout.h"
 #include "sextant/runtime/kernels/kernel.h"
 #include "sextant/runtime/kernels/norm.h"
@@ -11,7 +12,7 @@
 namespace sextant {
 namespace {
 
-// Reads: y, r, (bias), (tokens), w, (b). Writes: r + dropout(y + bias), its norm, (mean), 1/std. A row is normalised
+// Reads: y, r, (biases), (tokens), w, (b). Writes: r + dropout(y + bias), its norm, (mean), 1/std. A row is normalised
 // while it is in cache.
 template <class T, bool layer>
 void residual_norm(const KernelCall& c) {
@@ -19,13 +20,18 @@ void residual_norm(const KernelCall& c) {
   const auto& residual = static_cast<const Residual&>(*fused.first);
   const auto& norm = static_cast<const Norm&>(*fused.second);
   const auto own = static_cast<std::size_t>(fused.num_first_inputs);
-  const T *y = c.reads[0].as<T>(), *r = c.reads[1].as<T>(), *bias = residual.has_bias ? c.reads[2].as<T>() : nullptr;
-  const auto* tokens = residual.rule.probability > 0 ? c.reads[residual.has_bias ? 3 : 2].as<std::int64_t>() : nullptr;
+  const T *y = c.reads[0].as<T>(), *r = c.reads[1].as<T>();
+  const std::vector<T> biases = sum_of_biases<T>(c, residual);
+  const T* bias = biases.empty() ? nullptr : biases.data();
+  const auto* tokens = residual.rule.probability > 0
+                           ? c.reads[static_cast<std::size_t>(2 + residual.biases)].as<std::int64_t>()
+                           : nullptr;
   T* sum = c.writes[0].as<T>();
   const NormRows<T, layer> rows{c.reads[0].last(1),
                                 static_cast<T>(norm.epsilon),
+                                norm.one_more ? T{1} : T{0},
                                 c.reads[own].as<T>(),
-                                layer ? c.reads[own + 1].as<T>() : nullptr,
+                                c.reads.size() > own + 1 ? c.reads[own + 1].as<T>() : nullptr,
                                 c.writes[1].as<T>(),
                                 layer ? c.writes[2].as<T>() : nullptr,
                                 c.writes[layer ? 3 : 2].as<T>()};

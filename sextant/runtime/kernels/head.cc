@@ -19,7 +19,7 @@ void head(const KernelCall& c) {
   const T *x = c.reads[0].as<T>(), *w = c.reads[1].as<T>();
   const auto* labels = c.reads[2].as<std::int32_t>();
   T *dx = c.writes[1].as<T>(), *dw = c.writes[2].as<T>();
-  const T scale = static_cast<T>(c.loss_scale);
+  const T scale = static_cast<T>(c.loss_scale), cap = static_cast<T>(static_cast<const Head&>(c.op).softcap);
   const std::int64_t chunk = Head::chunk(tokens, vocabulary);
   T* logits = static_cast<T*>(c.scratch);
   auto* losses = reinterpret_cast<double*>(static_cast<char*>(c.scratch) +
@@ -37,17 +37,32 @@ void head(const KernelCall& c) {
           losses[r] = 0;
           continue;
         }
+        if (cap > 0) {
+#pragma omp simd
+          for (std::int64_t j = 0; j < vocabulary; ++j) row[j] = cap * fast_tanh(row[j] / cap);
+        }
         T most = -std::numeric_limits<T>::infinity(), sum = 0;
 #pragma omp simd reduction(max : most)
         for (std::int64_t j = 0; j < vocabulary; ++j) most = std::max(most, row[j]);
         const T target = row[label];
+        if (cap > 0) {
 #pragma omp simd reduction(+ : sum)
-        for (std::int64_t j = 0; j < vocabulary; ++j) sum += row[j] = fast_exp(row[j] - most);
-        losses[r] = std::log(static_cast<double>(sum)) + static_cast<double>(most) - static_cast<double>(target);
-        const T factor = scale / sum;
+          for (std::int64_t j = 0; j < vocabulary; ++j) sum += fast_exp(row[j] - most);
+          // Times the slope of the cap, 1 - (capped / cap)^2.
+          const T factor = scale / sum;
 #pragma omp simd
-        for (std::int64_t j = 0; j < vocabulary; ++j) row[j] *= factor;
-        row[label] -= scale;
+          for (std::int64_t j = 0; j < vocabulary; ++j)
+            row[j] = factor * fast_exp(row[j] - most) * (1 - (row[j] / cap) * (row[j] / cap));
+          row[label] -= scale * (1 - (target / cap) * (target / cap));
+        } else {
+#pragma omp simd reduction(+ : sum)
+          for (std::int64_t j = 0; j < vocabulary; ++j) sum += row[j] = fast_exp(row[j] - most);
+          const T factor = scale / sum;
+#pragma omp simd
+          for (std::int64_t j = 0; j < vocabulary; ++j) row[j] *= factor;
+          row[label] -= scale;
+        }
+        losses[r] = std::log(static_cast<double>(sum)) + static_cast<double>(most) - static_cast<double>(target);
       }
     });
     for (std::int64_t r = 0; r < rows; ++r) total += losses[r];

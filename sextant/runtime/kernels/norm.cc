@@ -13,8 +13,9 @@ void norm_forward(const KernelCall& c) {
   const T* x = c.reads[0].as<T>();
   const NormRows<T, layer> rows{n,
                                 static_cast<T>(static_cast<const Norm&>(c.op).epsilon),
+                                static_cast<const Norm&>(c.op).one_more ? T{1} : T{0},
                                 c.reads[1].as<T>(),
-                                layer ? c.reads[2].as<T>() : nullptr,
+                                c.reads.size() > 2 ? c.reads[2].as<T>() : nullptr,
                                 c.writes[0].as<T>(),
                                 layer ? c.writes[1].as<T>() : nullptr,
                                 c.writes[layer ? 2 : 1].as<T>()};
@@ -24,13 +25,15 @@ void norm_forward(const KernelCall& c) {
 }
 
 // Reads: x, w, (mean), 1/std, dy. Writes: dx, dw, (db). With h = (x - mean) / std: dx = (g - avg(g) - h avg(g h)) /
-// std, g = dy w; RMS norm has no mean, so no avg(g).
+// std, g = dy w; RMS norm has no mean, so no avg(g). A layer norm
+// without bias has no db.
 template <class T, bool layer>
 void norm_backward(const KernelCall& c) {
   const std::int64_t n = c.reads[1].elements(), rows = c.reads[0].elements() / n;
   const T *x = c.reads[0].as<T>(), *w = c.reads[1].as<T>(), *mean = layer ? c.reads[2].as<T>() : nullptr;
   const T *inverse = c.reads[layer ? 3 : 2].as<T>(), *dy = c.reads[layer ? 4 : 3].as<T>();
-  T *dx = c.writes[0].as<T>(), *dw = c.writes[1].as<T>(), *db = layer ? c.writes[2].as<T>() : nullptr;
+  T *dx = c.writes[0].as<T>(), *dw = c.writes[1].as<T>(), *db = c.writes.size() > 2 ? c.writes[2].as<T>() : nullptr;
+  const T more = static_cast<const Norm&>(c.op).one_more ? T{1} : T{0};
   c.team.split(rows, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const T *row = x + r * n, *grad = dy + r * n;
@@ -38,7 +41,7 @@ void norm_backward(const KernelCall& c) {
       T sum_g = 0, sum_gh = 0;
 #pragma omp simd reduction(+ : sum_g, sum_gh)
       for (std::int64_t i = 0; i < n; ++i) {
-        const T g = grad[i] * w[i];
+        const T g = grad[i] * (more + w[i]);
         sum_g += g;
         sum_gh += g * (row[i] - mu) * inv;
       }
@@ -47,10 +50,12 @@ void norm_backward(const KernelCall& c) {
       T* out = dx + r * n;
       if (c.add[0]) {
 #pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i) out[i] += (grad[i] * w[i] - sum_g - (row[i] - mu) * inv * sum_gh) * inv;
+        for (std::int64_t i = 0; i < n; ++i)
+          out[i] += (grad[i] * (more + w[i]) - sum_g - (row[i] - mu) * inv * sum_gh) * inv;
       } else {
 #pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i) out[i] = (grad[i] * w[i] - sum_g - (row[i] - mu) * inv * sum_gh) * inv;
+        for (std::int64_t i = 0; i < n; ++i)
+          out[i] = (grad[i] * (more + w[i]) - sum_g - (row[i] - mu) * inv * sum_gh) * inv;
       }
     }
   });
@@ -58,14 +63,17 @@ void norm_backward(const KernelCall& c) {
   c.team.split(n, 16, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       if (!c.add[1]) dw[i] = 0;
-      if (layer && !c.add[2]) db[i] = 0;
+      if (db && !c.add[2]) db[i] = 0;
     }
     for (std::int64_t r = 0; r < rows; ++r) {
       const T *row = x + r * n, *grad = dy + r * n;
       const T mu = layer ? mean[r] : T{0}, inv = inverse[r];
       if constexpr (layer) {
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) dw[i] += grad[i] * (row[i] - mu) * inv, db[i] += grad[i];
+        for (std::int64_t i = begin; i < end; ++i) dw[i] += grad[i] * (row[i] - mu) * inv;
+        if (!db) continue;
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) db[i] += grad[i];
       } else {
 #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) dw[i] += grad[i] * row[i] * inv;

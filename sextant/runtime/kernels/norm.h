@@ -8,7 +8,7 @@ namespace sextant {
 template <class T, bool layer>
 struct NormRows {
   std::int64_t n;
-  T epsilon;
+  T epsilon, more;  // what is added to w
   const T *w, *b;
   T *y, *mean, *inverse;
 
@@ -24,7 +24,11 @@ struct NormRows {
     const T inv = 1 / std::sqrt(squares / static_cast<T>(n) + epsilon);
     T* out = y + r * n;
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) out[i] = (x[i] - mu) * inv * w[i] + (layer ? b[i] : T{0});
+    for (std::int64_t i = 0; i < n; ++i) out[i] = (x[i] - mu) * inv * (more + w[i]);
+    if (layer && b) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < n; ++i) out[i] += b[i];
+    }
     if constexpr (layer) mean[r] = mu;
     inverse[r] = inv;
   }

@@ -1,17 +1,21 @@
 #include "sextant/ops/residual.h"
 
+#include "sextant/runtime/kernels/bias.h"
 #include "sextant/runtime/kernels/dropout.h"
 #include "sextant/runtime/kernels/kernel.h"
 
 namespace sextant {
 namespace {
 
-// Reads: y, r, (bias), (tokens). Writes: r + dropout(y + bias).
+// Reads: y, r, (biases), (tokens). Writes: r + dropout(y + bias).
 template <class T>
 void residual_forward(const KernelCall& c) {
   const auto& op = static_cast<const Residual&>(c.op);
-  const T *y = c.reads[0].as<T>(), *r = c.reads[1].as<T>(), *bias = op.has_bias ? c.reads[2].as<T>() : nullptr;
-  const auto* tokens = op.rule.probability > 0 ? c.reads[op.has_bias ? 3 : 2].as<std::int64_t>() : nullptr;
+  const T *y = c.reads[0].as<T>(), *r = c.reads[1].as<T>();
+  const std::vector<T> sum = sum_of_biases<T>(c, op);
+  const T* bias = sum.empty() ? nullptr : sum.data();
+  const auto* tokens =
+      op.rule.probability > 0 ? c.reads[static_cast<std::size_t>(2 + op.biases)].as<std::int64_t>() : nullptr;
   T* out = c.writes[0].as<T>();
   const std::int64_t width = c.reads[0].last(1);
   c.team.split(c.reads[0].rows(1), 1, [&, stream = op.rule.stream(c.seed)](std::int64_t begin, std::int64_t end) {
@@ -27,7 +31,7 @@ void residual_forward(const KernelCall& c) {
   });
 }
 
-// Reads: (tokens), dout. Writes: dy, dr, (dbias), (-).
+// Reads: (tokens), dout. Writes: dy, dr, (dbias of each), (-).
 template <class T>
 void residual_backward(const KernelCall& c) {
   const auto& op = static_cast<const Residual&>(c.op);
@@ -48,11 +52,11 @@ void residual_backward(const KernelCall& c) {
       });
     }
   });
-  if (!op.has_bias) return;
-  T* db = c.writes[2].as<T>();
+  // The same sums for every bias, made once.
+  if (op.biases == 0) return;
+  std::vector<T> sums(static_cast<std::size_t>(width));
+  T* db = sums.data();
   c.team.split(width, 16, [&](std::int64_t begin, std::int64_t end) {
-    if (!c.add[2])
-      for (std::int64_t d = begin; d < end; ++d) db[d] = 0;
     for (std::int64_t row = 0; row < rows; ++row) {
       const T* from = g + row * width;
       if (!drops) {
@@ -65,6 +69,10 @@ void residual_backward(const KernelCall& c) {
         for (std::int64_t d = begin; d < end; ++d)
           if (stream.bits(token, static_cast<std::uint64_t>(d)) >= op.rule.threshold()) db[d] += scale * from[d];
       }
+    }
+    for (std::size_t b = 0; b < static_cast<std::size_t>(op.biases); ++b) {
+      T* to = c.writes[2 + b].as<T>();
+      for (std::int64_t d = begin; d < end; ++d) to[d] = c.add[2 + b] ? to[d] + db[d] : db[d];
     }
   });
 }

@@ -42,6 +42,8 @@ ModelConfig read_model(const Value& run, const std::string& file, std::string& m
       model.source.set("resid_pdrop", model.dropout), model.source.set("embd_pdrop", model.dropout);
   }
   f.known("dropout");
+  f.known("attention_dropout");
+  if (f.has("attention_dropout")) model.attention_dropout = f.number("attention_dropout", 0, 0);
   f.finish();
   return model;
 }

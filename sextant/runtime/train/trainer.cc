@@ -85,6 +85,8 @@ std::vector<std::string> files_of(const RunConfig& config) {
 }
 
 Prepared prepare(const RunConfig& config, int ranks_here) {
+  if (const std::string why = config.model.not_trained(); !why.empty())
+    throw InvalidInput(str(printable(config.file), ": [model] config: ", config.model.family, ": ", why));
   const Tokens tokens = Tokens::open(config.train_data);
   if (tokens.vocabulary() > config.model.vocabulary)
     throw InvalidInput(str(printable(config.train_data), ": has a vocabulary of ", tokens.vocabulary(),
