@@ -1,5 +1,6 @@
 #pragma once
 // What the subcommands share: arguments, help, output.
+#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,6 +53,9 @@ std::string help(const Command& command);
 void write_json(const Arguments& arguments, const Value& value);
 /// Throws InvalidInput if the file of --json=FILE cannot be written, or is one of the command's `others`.
 void require_json(const Arguments& arguments, const std::vector<std::string>& others);
+
+/// Says an error on standard error; returns the exit code, which start_mpirun gets too.
+int report_error(const std::exception_ptr& error);
 
 extern const Command train, generate, data, check, presets;
 

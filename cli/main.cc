@@ -74,31 +74,29 @@ void open_standard_streams() {
     if (::fcntl(fd, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDWR));
 }
 
-int run_and_report(const std::vector<std::string>& words) {
-  using sextant::ExitCode;
+}  // namespace
+
+int sextant::cli::report_error(const std::exception_ptr& error) {
+  ExitCode code = ExitCode::kInternal;
   try {
-    const int code = sextant::cli::run(words);
-    std::cout.flush();
-    if (!std::cout) throw sextant::InvalidInput("standard output cannot be written", ExitCode::kStorage);
-    return code;
-  } catch (const sextant::InvalidInput& e) {
+    std::rethrow_exception(error);
+  } catch (const PeerFailed& e) {
+    return static_cast<int>(e.exit_code);  // another rank says why
+  } catch (const InvalidInput& e) {
     std::cerr << "error: " << e.what() << "\n";
-    return static_cast<int>(e.exit_code);
-  } catch (const sextant::PeerFailed&) {
-    throw;
-  } catch (const sextant::CommError& e) {
+    code = e.exit_code;
+  } catch (const CommError& e) {
     std::cerr << "error: " << e.what() << "\n";
-    return static_cast<int>(ExitCode::kHang);
+    code = ExitCode::kHang;
   } catch (const std::bad_alloc&) {
     std::cerr << "error: out of memory; use a smaller plan.microbatch_size, workload.sequence or model\n";
-    return static_cast<int>(ExitCode::kDoesNotFit);
+    code = ExitCode::kDoesNotFit;
   } catch (const std::exception& e) {
     std::cerr << "error: this is a bug in sextant, please report it: " << e.what() << "\n";
-    return static_cast<int>(ExitCode::kInternal);
   }
+  write_exit_code(static_cast<int>(code));
+  return static_cast<int>(code);
 }
-
-}  // namespace
 
 int main(int argc, char** argv) {
   open_standard_streams();
@@ -109,10 +107,12 @@ int main(int argc, char** argv) {
   // A job of many processes runs `train`; any other command needs one of them.
   if (job && job->rank > 0 && (words.empty() || words[0] != "train")) return 0;
   try {
-    const int code = run_and_report(words);
+    const int code = sextant::cli::run(words);
+    std::cout.flush();
+    if (!std::cout) throw sextant::InvalidInput("standard output cannot be written", sextant::ExitCode::kStorage);
     if (code != 0) sextant::cli::write_exit_code(code);
     return code;
-  } catch (const sextant::PeerFailed& e) {
-    return static_cast<int>(e.exit_code);  // another rank says why
+  } catch (...) {
+    return sextant::cli::report_error(std::current_exception());
   }
 }

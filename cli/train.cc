@@ -194,7 +194,8 @@ int train_here(const Arguments& a, Communicator* world) {
                                metrics->step(r);
                                progress->step(r);
                              },
-                         .should_stop = [] { return interrupted != 0; }};
+                         .should_stop = [] { return interrupted != 0; },
+                         .report = report_error};
   const RunSummary summary = world ? sextant::train(config, hooks, *world) : sextant::train(config, hooks);
   if (!first) return 0;
   progress->finish();
@@ -216,7 +217,7 @@ int run_train(const Arguments& a) {
     return start_mpirun(a, config.plan.num_ranks());
   }
   int code = 0;
-  run_mpi([&](Communicator& world) { code = train_here(a, &world); });
+  run_mpi([&](Communicator& world) { code = train_here(a, &world); }, {}, report_error);
   return code;
 }
 

@@ -8,6 +8,7 @@
 #include "sextant/base/errors.h"
 #include "sextant/base/random.h"
 #include "sextant/ops/op.h"
+#include "sextant/runtime/comm/threads.h"
 #include "tests/support/ranks.h"
 
 namespace sextant {
@@ -230,6 +231,17 @@ TEST_P(Ranks, BytesOfEveryCollectiveAreTheirClosedForm) {
     });
 }
 
+TEST_P(Ranks, AllGatherMayFindTheOwnSliceInItsPlace) {
+  const int n = GetParam();
+  run_ranks(n, [&](Communicator& c) {
+    std::vector<std::int32_t> all(1003, -1);
+    const Slice own = slice_of(1003, n, c.rank());
+    for (std::int64_t i = own.begin; i < own.end; ++i) all[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i);
+    c.all_gather({all.data() + own.begin, own.size(), DType::kI32}, payload(std::span(all))).wait();
+    for (std::int32_t i = 0; i < 1003; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], i);
+  });
+}
+
 TEST(Memory, OfTheWindowIsReducedInPlaceAndGivenBack) {
   run_ranks(2, [](Communicator& c) {
     for (int round = 0; round < 3; ++round) {
@@ -240,6 +252,53 @@ TEST(Memory, OfTheWindowIsReducedInPlaceAndGivenBack) {
       EXPECT_EQ(data.front() + data.back(), 6);
     }
   });
+}
+
+std::string error_of(int ranks, const std::function<void(Communicator&)>& body) {
+  try {
+    run_threads(ranks, body, {.timeout = Seconds{0.3}});
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "none";
+}
+
+TEST(Errors, SayWhatBothSidesBring) {
+  EXPECT_EQ(
+      error_of(3,
+               [&](Communicator& c) {
+                 std::vector<double> own(c.rank() == 2 ? 5 : 4);
+                 c.all_reduce(payload(std::span(own)), "weights").wait();
+               }),
+      "count in collective 0 of ranks 0, 1, 2: rank 2 brings all_reduce(5 x f64) at weights, rank 0 all_reduce(4 x "
+      "f64) at weights");
+  EXPECT_EQ(error_of(4,
+                     [](Communicator& c) {
+                       if (c.rank() == 3) throw InvalidInput("rank 3 has no data");
+                       double x = 1;
+                       c.all_reduce({&x, 1, DType::kF64}).wait();
+                     }),
+            "rank 3 has no data");
+  EXPECT_EQ(error_of(2,
+                     [](Communicator& c) {
+                       double x = 1;
+                       { const Pending dropped = c.all_reduce({&x, 1, DType::kF64}); }
+                       c.barrier().wait();
+                     }),
+            "a started operation was never waited for");
+}
+
+// A rank that tests a message again and again ends too.
+TEST(Errors, ReachWhoOnlyTests) {
+  EXPECT_EQ(error_of(2,
+                     [](Communicator& c) {
+                       double x = 1;
+                       if (c.rank() == 1) throw InvalidInput("rank 1 ends");
+                       Pending message = c.recv({&x, 1, DType::kF64}, 1, 3);
+                       while (!message.test()) {
+                       }
+                     }),
+            "rank 1 ends");
 }
 
 }  // namespace

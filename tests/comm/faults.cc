@@ -21,9 +21,9 @@ struct Fault {
   int step, rank;
 };
 
-// Asleep, until the others have ended or for good.
+// Asleep for good.
 void sleep_long() {
-  for (int i = 0; i < 30; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  while (true) std::this_thread::sleep_for(std::chrono::milliseconds(100));
 }
 
 // One step as a trainer's: true if this rank ends its work here.
@@ -104,19 +104,25 @@ int main(int argc, char** argv) {
   const bool clean = name == "clean" || name == "pause";
   const CommOptions options{.timeout = {clean ? 0.0 : 1.0},
                             .dump = clean ? "" : str("faults-", name, "-", seed, ".json")};
+  const Report report = [&](const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const PeerFailed& e) {
+      return static_cast<int>(e.exit_code);
+    } catch (const CommError& e) {
+      std::cout << "VERDICT " << name_of(e.cause) << " " << e.rank << " " << e.what() << std::endl;
+    } catch (const std::exception& e) {
+      std::cout << "VERDICT dead " << fault.rank << " " << e.what() << std::endl;
+    }
+    return 7;
+  };
   try {
     if (mpi_process())
-      run_mpi(body, options);
+      run_mpi(body, options, report);
     else
-      run_threads(ranks, body, options);
-  } catch (const PeerFailed& e) {
-    return static_cast<int>(e.exit_code);
-  } catch (const CommError& e) {
-    std::cout << "VERDICT " << name_of(e.cause) << " " << e.rank << " " << e.what() << std::endl;
-    return 7;
-  } catch (const std::exception& e) {
-    std::cout << "VERDICT dead " << fault.rank << " " << e.what() << std::endl;
-    return 7;
+      run_threads(ranks, body, options, report);
+  } catch (...) {
+    return report(std::current_exception());
   }
   if (!mpi_process() || mpi_process()->rank == 0) std::cout << "CLEAN" << std::endl;
   return 0;

@@ -13,18 +13,21 @@ MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OM
 
 def run(program, backend, name, seed, ranks, folder, steps=40):
     command = [program, name, str(seed), str(ranks), str(steps)]
-    if backend == "mpi":
+    environment = {**os.environ, **MPI}
+    if backend != "threads":
         command = ["mpirun", "-n", str(ranks)] + command
-    return subprocess.run(command, cwd=folder, env={**os.environ, **MPI}, capture_output=True, text=True, timeout=300)
+    if backend == "nodes":
+        environment["SEXTANT_RANKS_PER_NODE"] = "2"
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
 def main():
     program, seeds = sys.argv[1], int(sys.argv[2])
-    backends = sys.argv[3:] or ["threads", "mpi"]
+    backends = sys.argv[3:] or ["threads", "mpi", "nodes"]
     wrong = done = 0
     with tempfile.TemporaryDirectory() as folder:
         for backend in backends:
-            for name in CLASSES:
+            for name in CLASSES[1:6] if backend == "nodes" else CLASSES:  # a rank alone on its node shows no more
                 for seed in range(seeds):
                     ranks = 3 + seed % 3
                     result = run(program, backend, name, seed, ranks, folder)
@@ -42,13 +45,17 @@ def main():
                         problems.append(f"exit code {result.returncode}")
                     if not (backend == "threads" and name == "dead"):
                         try:
-                            with open(f"{folder}/faults-{name}-{seed}.json") as file:
-                                dump = json.load(file)
-                            if [r["rank"] for r in dump["ranks"]] != list(range(ranks)):
-                                problems.append("the dump lacks ranks")
-                            if not all(r["collectives"] for r in dump["ranks"]):
+                            dumps = [f for f in sorted(os.listdir(folder)) if f.startswith(f"faults-{name}-{seed}.json")]
+                            found = []
+                            for path in dumps:
+                                with open(f"{folder}/{path}") as file:
+                                    found += json.load(file)["ranks"]
+                                os.remove(f"{folder}/{path}")
+                            numbers = [r["rank"] for r in found]
+                            if not numbers or (backend != "nodes" and numbers != list(range(ranks))):
+                                problems.append(f"the dump has ranks {numbers}")
+                            if not all(r["collectives"] for r in found):
                                 problems.append("the dump has a rank without collectives")
-                            os.remove(f"{folder}/faults-{name}-{seed}.json")
                         except (OSError, ValueError) as error:
                             problems.append(f"dump: {error}")
                     done += 1

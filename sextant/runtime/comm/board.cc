@@ -19,8 +19,8 @@ std::string_view name_of(Cause cause) {
 }
 
 std::string_view name_of(Phase phase) {
-  constexpr std::string_view kNames[] = {"starting",  "reading weights", "reading data",
-                                         "computing", "saving",          "at its end"};
+  constexpr std::string_view kNames[] = {"starting",  "reading weights", "reading data", "computing",
+                                         "reporting", "saving",          "at its end"};
   return kNames[static_cast<std::size_t>(phase)];
 }
 

@@ -41,8 +41,7 @@ class Shown {
     std::memcpy(words.data(), &value, sizeof(T));
     const std::uint32_t v = version_.load(std::memory_order_relaxed);
     version_.store(v + 1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);
-    for (std::size_t i = 0; i < kWords; ++i) words_[i].store(words[i], std::memory_order_relaxed);
+    for (std::size_t i = 0; i < kWords; ++i) words_[i].store(words[i], std::memory_order_release);
     version_.store(v + 2, std::memory_order_release);
   }
   /// A writer that died in the middle leaves a torn value, which is better than none.
@@ -76,8 +75,8 @@ struct Post {
 struct Letter {
   enum State : std::uint32_t { kFree, kPosted, kTaken };
   std::atomic<std::uint32_t> state{kFree};
-  std::uint64_t number = 0;
-  int to = -1, tag = 0;
+  std::atomic<std::uint64_t> number{0};  // written first: a place is used again by a later letter
+  std::atomic<int> to{-1}, tag{0};
   Payload data;
 };
 
@@ -110,6 +109,7 @@ struct alignas(64) Status {
     std::atomic<Desk*> desk{nullptr};
   };
   std::atomic<std::uint32_t> bell{0}, sleeping{0};  // rung after each change that the rank may wait for
+  std::atomic<std::uint64_t> token{0};              // of this rank's run, to know its memory again
   std::atomic<int> process{0}, thread{0};           // of the system
   std::atomic<Phase> phase{Phase::kStarting};
   std::atomic<double> since{0};         // of the phase
@@ -125,8 +125,9 @@ struct alignas(64) Status {
 /// Shared by all ranks of a node: how the run failed.
 struct Board {
   std::atomic<bool> failed{false};
-  std::atomic<int> speaker{-1};   // the rank that reports it
-  std::atomic<int> exit_code{0};  // that the speaker ends with
+  std::atomic<int> speaker{-1};     // the rank that reports it
+  std::atomic<int> exit_code{0};    // that the speaker ends with, once it has spoken
+  std::atomic<int> remote_code{0};  // that a speaker of another node will end with
 };
 
 void ring(Status& status);

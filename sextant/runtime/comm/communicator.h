@@ -1,6 +1,8 @@
 #pragma once
 // How ranks talk: one interface, whatever carries it. Collectives are started and finished by the rank itself, at its
 // own step boundaries; no helper threads. Every rank gets the same bits, in every run, on every backend.
+#include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -63,7 +65,8 @@ class Site {
 };
 
 /// What a rank is busy with outside of collectives; says how long others wait for it, and what they say of it.
-enum class Phase : std::uint8_t { kStarting, kLoading, kData, kComputing, kSaving, kEnded };
+enum class Phase : std::uint8_t { kStarting, kLoading, kData, kComputing, kReporting, kSaving, kEnded };
+inline constexpr int kNumPhases = 7;
 std::string_view name_of(Phase phase);
 
 struct CommOptions {
@@ -71,6 +74,9 @@ struct CommOptions {
   Seconds timeout{};  ///< patience with a peer that gives no sign of life; 0: learned, max(5 s, 10 x p99 of the phase)
   std::string dump;   ///< file for the last collectives of every rank when the run ends for a peer; "" for none
 };
+/// Says an error to the user and returns the exit code. Where it is given, a run that failed ends even if one of its
+/// ranks never does.
+using Report = std::function<int(const std::exception_ptr&)>;
 
 class Communicator;
 
@@ -134,10 +140,12 @@ class Communicator {
   virtual Pending reduce_scatter(Payload in, Payload out, Site site = {}) = 0;
   /// `out` gets the slices of all ranks, slice i from rank i; `in.count` is the own slice's.
   virtual Pending all_gather(Payload in, Payload out, Site site = {}) = 0;
+  /// The buffers of reduce_scatter and all_to_all do not overlap; all_gather's own slice may lie in its place.
   /// Sends in_counts[i] elements to rank i and gets out_counts[j] from rank j, in rank order.
   virtual Pending all_to_all(Payload in, std::vector<std::int64_t> in_counts, Payload out,
                              std::vector<std::int64_t> out_counts, Site site = {}) = 0;
   virtual Pending broadcast(Payload data, int root, Site site = {}) = 0;
+  /// May wait while 256 earlier messages to ranks of this node are not taken.
   virtual Pending send(Payload data, int to, int tag, Site site = {}) = 0;
   virtual Pending recv(Payload data, int from, int tag, Site site = {}) = 0;
   virtual Pending barrier(Site site = {}) = 0;

@@ -16,9 +16,12 @@ namespace sextant {
 namespace {
 
 constexpr double kLeastPatience = 5, kTimesP99 = 10;
-// A rank that runs but does not come gets this many times the patience with one that sleeps; a rank of another node,
-// whose neighbours see more of it than we do, a little more than they give it.
-constexpr double kTimesBusy = 10, kTimesRemote = 1.5;
+// Files and terminals may keep a rank asleep for long.
+constexpr double kLeastPatienceWithFiles = 60;
+// A rank that runs but does not come gets this many times the patience with one that sleeps; one that comes to other
+// collectives meanwhile, so many times that; a rank of another node, whose neighbours see more of it than we do, a
+// little more than they give it.
+constexpr double kTimesBusy = 10, kTimesElsewhere = 10, kTimesRemote = 1.5;
 constexpr double kAsleep = 0.02;  // share of a core that a rank which does nothing may use
 
 }  // namespace
@@ -70,8 +73,11 @@ void Endpoint::progress() {
     int from = 0;
     Note note;
     while (wire_->take(from, note)) {
+      heard();
       if (note.kind == Note::Kind::kFailure) {
         remote_reason_ = std::min(remote_reason_, from);
+        int none = 0;
+        board_.remote_code.compare_exchange_strong(none, note.tag);
         fail();
         continue;
       }
@@ -86,13 +92,19 @@ void Endpoint::progress() {
   for (const auto& [group, active] : active_) active->advance();
 }
 
-void Endpoint::fail(bool has_reason) {
-  if (!board_.failed.exchange(true))
-    for (int r = 0; r < world_size(); ++r)
-      if (Status* other = status_of(r)) ring(*other);
-  if (!has_reason || std::exchange(has_told_, true)) return;
+void Endpoint::fail() {
+  if (board_.failed.exchange(true)) return;
   for (int r = 0; r < world_size(); ++r)
-    if (!status_of(r)) wire_->post(r, {.kind = Note::Kind::kFailure});
+    if (Status* other = status_of(r)) ring(*other);
+}
+
+void Endpoint::tell_others(ExitCode code) {
+  if (!wire_ || std::exchange(has_told_, true)) return;
+  for (int r = 0; r < world_size(); ++r)
+    if (!status_of(r)) wire_->post(r, {.kind = Note::Kind::kFailure, .tag = static_cast<std::int32_t>(code)});
+  constexpr double kMost = 0.5;
+  const double start = steady_seconds();
+  while (!wire_->flushed() && steady_seconds() < start + kMost) yield();
 }
 
 void Endpoint::enter(Phase phase) {
@@ -133,7 +145,9 @@ void Endpoint::learn_wait(double time) {
 
 Seconds Endpoint::patience(Phase phase) const {
   if (options_.timeout.value > 0) return options_.timeout;
-  return {std::max(kLeastPatience, kTimesP99 * durations_[static_cast<std::size_t>(phase)].p99().value)};
+  const bool files = phase == Phase::kLoading || phase == Phase::kSaving || phase == Phase::kReporting;
+  return {std::max(files ? kLeastPatienceWithFiles : kLeastPatience,
+                   kTimesP99 * durations_[static_cast<std::size_t>(phase)].p99().value)};
 }
 
 // Processor time that a rank has used, in seconds; of its thread, or of its process.
@@ -165,6 +179,11 @@ char Endpoint::system_state(const Status& status) const {
   return name_end + 2 < text.size() ? text[name_end + 2] : '\0';
 }
 
+bool Endpoint::is_alive(const Status& status) const {
+  const char state = system_state(status);
+  return state != 0 && state != 'Z' && state != 'T' && state != 't';
+}
+
 std::string Endpoint::last_of(int rank) const {
   const Status* s = status_of(rank);
   const std::uint64_t count = s ? s->recorded.load() : 0;
@@ -192,6 +211,7 @@ void Endpoint::look_around(int missing, Watch& watch, double now, const std::fun
            str(here(), "is dead (process ", direct->process.load(), " was killed or crashed while ",
                name_of(direct->phase.load()), "); ", last_of(missing)));
 
+  if (phase_ == Phase::kEnded) return;  // the others take the time they need
   // Who waits for whom, to the one that does not wait; one that was stopped in its wait does not.
   const auto is_stopped = [&](const Status& other) {
     const char now_is = processes_ ? system_state(other) : 'R';
@@ -209,27 +229,31 @@ void Endpoint::look_around(int missing, Watch& watch, double now, const std::fun
     suspect = next;
   }
   const Status* s = status_of(suspect);
-  const std::uint64_t progress = s ? s->recorded.load() * 16 + static_cast<std::uint64_t>(s->phase.load()) : 0;
-  const bool we_slept = watch.last_look > 0 && now - watch.last_look > 1;  // stopped ourselves: nothing is known
+  const std::uint64_t progress =
+      s ? s->recorded.load() * 16 + static_cast<std::uint64_t>(s->phase.load()) : heard_ * 16;
+  const bool we_slept = now - watch.last_look > 1;  // stopped ourselves: nothing is known
   watch.last_look = now;
+  if (we_slept) watch.start = watch.first = now;
   if (watch.suspect != suspect || watch.progress != progress || we_slept) {
+    watch.start = now;
     watch.suspect = suspect, watch.progress = progress, watch.since = now;
     watch.cpu = s ? cpu_seconds(*s) : 0;
-    if (we_slept) watch.start = now;
   }
   const Phase phase = s ? s->phase.load() : Phase::kComputing;
-  const double most = patience(phase).value, waited = now - watch.start, still = now - watch.since;
+  const double most = patience(phase).value, still = now - watch.since;
+  const bool is_over =
+      now - watch.start >= kTimesBusy * most || now - watch.first >= kTimesElsewhere * kTimesBusy * most;
   if (!s) {
-    if (still > kTimesRemote * most && still_waits())
+    if (now - watch.start > kTimesRemote * kTimesBusy * most && still_waits())
       accuse(Cause::kMissing, suspect,
-             str(what(), ": rank ", rank_, " waits for rank ", suspect, " of another node, which has sent nothing for ",
-                 human(Seconds{still})));
+             str(what(), ": rank ", rank_, " waits for rank ", suspect,
+                 " of another node; nothing has come from there for ", human(Seconds{still})));
     return;
   }
-  if (still < most && waited < kTimesBusy * most) return;
+  if (still < most && !is_over) return;
   const double cpu = cpu_seconds(*s) - watch.cpu;
   const bool asleep = still >= most && cpu < kAsleep * still;
-  if (!circle && !asleep && waited < kTimesBusy * most) return;
+  if (!circle && !asleep && !is_over) return;
   if (!still_waits()) return;
   const std::string of_suspect =
       suspect == missing ? here() : str(here(), "waits itself, in the end for rank ", suspect, ", which ");
@@ -244,13 +268,13 @@ void Endpoint::look_around(int missing, Watch& watch, double now, const std::fun
   }
   if (!asleep)
     accuse(Cause::kMissing, suspect,
-           str(of_suspect, "runs (", name_of(phase), ") and has not come for ", human(Seconds{waited}), "; ",
+           str(of_suspect, "runs (", name_of(phase), ") and has not come for ", human(Seconds{now - watch.first}), "; ",
                last_of(suspect)));
   if (is_stopped(*s))
     accuse(Cause::kStopped, suspect,
            str(of_suspect, "was stopped by a signal (process ", s->process.load(), ", ", name_of(phase), "); ",
                last_of(suspect)));
-  if (phase == Phase::kLoading || phase == Phase::kData || phase == Phase::kSaving)
+  if (phase == Phase::kLoading || phase == Phase::kData || phase == Phase::kReporting || phase == Phase::kSaving)
     accuse(Cause::kStuck, suspect,
            str(of_suspect, "is stuck ", name_of(phase), ": it has not run for ", human(Seconds{still}), "; ",
                last_of(suspect)));
@@ -264,20 +288,28 @@ void Endpoint::accuse(Cause cause, int rank, const std::string& text) {
     fail();
     throw_failed();
   }
+  // The others end, and wait for what this rank says.
+  fail();
+  tell_others(ExitCode::kHang);
   std::string message = str(name_of(cause), " in ", text);
   if (!options_.dump.empty()) {
+    // Ranks of another node have written their own, if it was one of them that found out first.
+    int lowest = rank_;
+    for (int r = rank_; r >= 0; --r)
+      if (status_of(r)) lowest = r;
+    const std::string path = wire_ ? str(options_.dump, ".node-of-rank-", lowest) : options_.dump;
     try {
-      write_dump(options_.dump, world_, message);
-      message += str("; the last collectives of every rank are in ", printable(options_.dump));
+      write_dump(path, world_, message);
+      message += str("; the last collectives of every rank", wire_ ? " of this node" : "", " are in ", printable(path));
     } catch (const InvalidInput& e) {
       message += str("; their last collectives could not be written: ", e.what());
     }
   }
-  fail(true);
   throw CommError(message, cause, rank);
 }
 
 void Endpoint::abandon() noexcept {
+  has_dropped_ = has_dropped_ || !failed();
   fail();
   // A process that died while it copied never says that it has ended.
   const double start = steady_seconds();

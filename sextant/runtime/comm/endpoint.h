@@ -74,13 +74,21 @@ class Endpoint {
     enter(Phase::kStarting);
   }
   bool failed() const { return board_.failed.load(); }
-  /// Ends the run for the ranks of this node; with a reason of this rank's own, for those of others too.
-  void fail(bool has_reason = false);
+  /// Ends the run for the ranks of this node.
+  void fail();
+  /// Tells the ranks of other nodes that this one ends the run for a reason of its own.
+  void tell_others(ExitCode code);
+  /// Whether the run ended because this rank dropped an operation.
+  bool has_dropped() const { return has_dropped_; }
   /// The lowest rank of another node that has ended with a reason of its own; world_size() if none has.
   int remote_reason() const { return remote_reason_; }
   void enter(Phase phase);
   std::uint64_t record(const Record& record);
   void finish_record(std::uint64_t at);
+  /// Whether the process of a rank of this node runs.
+  bool is_alive(const Status& status) const;
+  /// Something has come from another node.
+  void heard() { ++heard_; }
   /// Passes a note to a rank of another node.
   void post_note(int to, const Note& note);
 
@@ -90,7 +98,7 @@ class Endpoint {
   void wait(const Done& done, const Missing& missing, const Words& what) {
     if (look(done)) return;
     Watch watch;
-    watch.start = steady_seconds();
+    watch.start = watch.first = watch.last_look = steady_seconds();
     learn_gap(watch.start);
     status().waits_for.store(missing());
     const struct Leave {  // also when an error passes
@@ -126,7 +134,7 @@ class Endpoint {
     std::uint64_t progress = 0;  // of the suspect
     double since = 0;            // when it was last seen to move on
     double cpu = 0;              // processor time that it had used then
-    double last_look = 0;
+    double last_look = 0, first = 0;
   };
 
   // A look is repeated a while before the rank sleeps: with more ranks than cores the peer that is waited for may need
@@ -173,11 +181,12 @@ class Endpoint {
   std::map<std::uint64_t, Active*> active_;
   std::vector<std::pair<int, Note>> early_;  // of groups that this rank has not made yet
   Phase phase_ = Phase::kStarting;
-  std::array<Durations, 6> durations_;  // by phase: own work between waits, and waits
+  std::array<Durations, kNumPhases> durations_;  // by phase: own work between waits, and waits
   double busy_since_ = 0;
   std::uint64_t run_ = 0;
   int remote_reason_;
-  bool has_told_ = false;  // the ranks of other nodes that this one has failed
+  bool has_told_ = false, has_dropped_ = false;
+  std::uint64_t heard_ = 0;  // from other nodes, so far
 };
 
 /// Writes the last collectives of the node's ranks as JSON.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "sextant/base/errors.h"
 
@@ -42,6 +43,9 @@ void sum_slice(std::span<const T* const> parts, std::span<T* const> to, std::int
 std::int64_t bytes_of(const Payload& p) { return p.count * size_of(p.dtype); }
 std::byte* at(const Payload& p, std::int64_t element) {
   return static_cast<std::byte*>(p.data) + element * size_of(p.dtype);
+}
+bool overlap(const Payload& a, const Payload& b) {
+  return a.count > 0 && b.count > 0 && at(a, 0) < at(b, b.count) && at(b, 0) < at(a, a.count);
 }
 void copy(void* to, const void* from, std::int64_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
@@ -86,6 +90,7 @@ Fabric::Fabric(Endpoint& end, std::uint64_t id, std::vector<int> members)
       p.desk = p.mirror.get();
     } else {
       p.shift = end.neighbour(world_rank).shift;
+      has_neighbours_ = true;
     }
     peers_.push_back(std::move(p));
   }
@@ -151,26 +156,39 @@ Pending Fabric::all_reduce(Payload data, Site site) {
 }
 Pending Fabric::reduce_scatter(Payload in, Payload out, Site site) {
   check(out.count == slice_of(in.count, size(), rank_).size(), "reduce_scatter yields the own slice");
+  check(in.dtype == out.dtype, "both buffers of a collective hold one type");
+  check(size() == 1 || !overlap(in, out), "the buffers of reduce_scatter do not overlap");
   return start(print(What::kReduceScatter, in, in.count, 0, site), in, out);
 }
 Pending Fabric::all_gather(Payload in, Payload out, Site site) {
-  check(in.count == slice_of(out.count, size(), rank_).size(), "all_gather brings the own slice");
+  const Slice own = slice_of(out.count, size(), rank_);
+  check(in.count == own.size(), "all_gather brings the own slice");
+  check(in.dtype == out.dtype, "both buffers of a collective hold one type");
+  check(!overlap(in, out) || in.data == at(out, own.begin), "all_gather's own slice lies in its place, or elsewhere");
   return start(print(What::kAllGather, in, out.count, 0, site), in, out);
 }
 Pending Fabric::all_to_all(Payload in, std::vector<std::int64_t> in_counts, Payload out,
                            std::vector<std::int64_t> out_counts, Site site) {
   check(static_cast<int>(in_counts.size()) == size() && static_cast<int>(out_counts.size()) == size(),
         "all_to_all has a count for every rank");
+  const auto sum = [](const std::vector<std::int64_t>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  };
+  check(sum(in_counts) == in.count && sum(out_counts) == out.count,
+        "the counts of all_to_all are those of its buffers");
+  check(in.dtype == out.dtype, "both buffers of a collective hold one type");
+  check(!overlap(in, out), "the buffers of all_to_all do not overlap");
   return start(print(What::kAllToAll, in, 0, 0, site), in, out, std::move(in_counts), std::move(out_counts));
 }
 Pending Fabric::broadcast(Payload data, int root, Site site) {
+  check(root >= 0 && root < size(), "the root is a rank of the group");
   return start(print(What::kBroadcast, data, data.count, root, site), data, data);
 }
 Pending Fabric::barrier(Site site) { return start(print(What::kBarrier, {}, 0, 0, site), {}, {}); }
 
 Fabric::Reached Fabric::reach(Payload data) {
   Reached s{data, data, {}};
-  if (data.count == 0 || end_.is_shown(data.data)) return s;
+  if (data.count == 0 || !has_neighbours_ || end_.is_shown(data.data)) return s;
   s.copy.emplace(end_.memory({bytes_of(data)}));
   s.reached.data = s.copy->data();
   copy(s.reached.data, data.data, bytes_of(data));
@@ -186,7 +204,8 @@ Pending Fabric::start(Fingerprint print, Payload in, Payload out, std::vector<st
   const std::uint64_t number = next_++;
   Collective& c = operations_.emplace_back();
   const bool alone = size() == 1;
-  const bool in_place = in.data == out.data;
+  // Others write into the buffer of an all_reduce and read that of a broadcast: one buffer, whatever it is copied to.
+  const bool in_place = print.what == What::kAllReduce || print.what == What::kBroadcast;
   c.in = alone ? Reached{in, in, {}} : reach(in);
   c.out = Reached{out, in_place ? c.in.reached : out, {}};  // otherwise nobody else touches it
   c.in_counts = std::move(in_counts), c.out_counts = std::move(out_counts);
@@ -258,8 +277,8 @@ int Fabric::first_missing(std::uint64_t number) {
     if (q != rank_ && (!is_here(q) || peer(q).desk->posted.load() <= number)) return peer(q).world_rank;
   for (int q = 0; q < size(); ++q)
     if (q != rank_ && !peer(q).is_remote && peer(q).desk->moved.load() <= number) return peer(q).world_rank;
-  for (int q = 0; q < size(); ++q)
-    if (peer(q).is_remote) return peer(q).world_rank;
+  if (number >= done_ && number < next_ && !operation(number).requests.empty())
+    return peer(operation(number).requests.back().second).world_rank;
   return -1;
 }
 
@@ -296,6 +315,7 @@ bool Fabric::finish(std::uint64_t ticket, bool block) {
     };
     if (!block) {
       end_.progress();
+      if (end_.failed() && is_open()) throw PeerFailed("another rank ended");
       return !is_open();
     }
     end_.wait([&] { return !is_open(); }, [&] { return find().first; }, [&] { return find().second; });
@@ -321,7 +341,9 @@ void Fabric::advance() {
   }
   while (done_ < moved_ && all_moved(done_)) {
     Collective& c = operations_.front();
-    if (c.in.copy && c.in.user.data == c.out.user.data) copy(c.out.user.data, c.in.reached.data, bytes_of(c.out.user));
+    const What what = c.post.print.what;
+    if (c.in.copy && (what == What::kAllReduce || what == What::kBroadcast))
+      copy(c.out.user.data, c.in.reached.data, bytes_of(c.out.user));
     end_.finish_record(c.record);
     operations_.pop_front();
     ++done_;
@@ -355,7 +377,10 @@ bool Fabric::move(std::uint64_t number) {
 }
 
 bool Fabric::requests_done(Collective& c) {
-  while (!c.requests.empty() && end_.wire()->done(c.requests.back())) c.requests.pop_back();
+  while (!c.requests.empty() && end_.wire()->done(c.requests.back().first)) {
+    c.requests.pop_back();
+    end_.heard();
+  }
   return c.requests.empty();
 }
 
@@ -399,17 +424,22 @@ void Fabric::compare(std::uint64_t number) {
 
 void Fabric::compare_counts(std::uint64_t number) {
   const Collective& c = operation(number);
+  std::vector<std::int64_t> sent;
+  {
+    const Copying copying(end_);
+    for (int q = 0; q < size(); ++q)
+      sent.push_back(q == rank_ ? c.in_counts[static_cast<std::size_t>(q)]
+                     : peer(q).is_remote
+                         ? peer(q).posts[number % Desk::kWindow].to_you
+                         : reinterpret_cast<const std::int64_t*>(theirs(q, post(number, q).in_counts))[rank_]);
+  }
   for (int q = 0; q < size(); ++q) {
     const std::int64_t expected = c.out_counts[static_cast<std::size_t>(q)];
-    const std::int64_t sent = q == rank_ ? c.in_counts[static_cast<std::size_t>(q)]
-                              : peer(q).is_remote
-                                  ? peer(q).posts[number % Desk::kWindow].to_you
-                                  : reinterpret_cast<const std::int64_t*>(theirs(q, post(number, q).in_counts))[rank_];
-    if (sent == expected) continue;
-    end_.accuse(
-        Cause::kCount, peer(q).world_rank,
-        str("collective ", number, " of ranks ", members_text(), ", ", describe(c.post.print), ": rank ",
-            peer(q).world_rank, " sends ", sent, " elements to rank ", end_.rank(), ", which expects ", expected));
+    if (sent[static_cast<std::size_t>(q)] == expected) continue;
+    end_.accuse(Cause::kCount, peer(q).world_rank,
+                str("collective ", number, " of ranks ", members_text(), ", ", describe(c.post.print), ": rank ",
+                    peer(q).world_rank, " sends ", sent[static_cast<std::size_t>(q)], " elements to rank ", end_.rank(),
+                    ", which expects ", expected));
   }
 }
 
@@ -423,12 +453,14 @@ void Fabric::exchange(std::uint64_t number) {
   const std::int64_t unit = size_of(dtype);
   const auto send = [&](int q, const void* data, std::int64_t elements) {
     if (elements > 0)
-      c.requests.push_back(end_.wire()->send(peer(q).world_rank, data, elements * unit, c.channels[remote_index(q)]));
+      c.requests.emplace_back(end_.wire()->send(peer(q).world_rank, data, elements * unit, c.channels[remote_index(q)]),
+                              q);
   };
   const auto receive = [&](int q, void* data, std::int64_t elements) {
     if (elements > 0)
-      c.requests.push_back(end_.wire()->receive(peer(q).world_rank, data, elements * unit,
-                                                peer(q).posts[number % Desk::kWindow].channel));
+      c.requests.emplace_back(end_.wire()->receive(peer(q).world_rank, data, elements * unit,
+                                                   peer(q).posts[number % Desk::kWindow].channel),
+                              q);
     count(rank_, elements, dtype);
   };
   switch (own.print.what) {
@@ -539,12 +571,14 @@ void Fabric::reduce_as(std::uint64_t number) {
     if (!peer(q).is_remote) continue;
     const Slice slice = slice_of(own.in.count, size(), q);
     if (mine.size() > 0)
-      c.requests.push_back(end_.wire()->send(peer(q).world_rank, at(own.out, mine.begin),
-                                             mine.size() * size_of(own.in.dtype), c.channels[remote_index(q)]));
+      c.requests.emplace_back(end_.wire()->send(peer(q).world_rank, at(own.out, mine.begin),
+                                                mine.size() * size_of(own.in.dtype), c.channels[remote_index(q)]),
+                              q);
     if (slice.size() > 0)
-      c.requests.push_back(end_.wire()->receive(peer(q).world_rank, at(own.out, slice.begin),
-                                                slice.size() * size_of(own.in.dtype),
-                                                peer(q).posts[number % Desk::kWindow].channel));
+      c.requests.emplace_back(
+          end_.wire()->receive(peer(q).world_rank, at(own.out, slice.begin), slice.size() * size_of(own.in.dtype),
+                               peer(q).posts[number % Desk::kWindow].channel),
+          q);
     count(rank_, slice.size(), own.in.dtype);
   }
 }
@@ -556,6 +590,7 @@ std::size_t Fabric::remote_index(int rank) const {
 }
 
 Pending Fabric::send(Payload data, int to, int tag, Site site) {
+  check(to >= 0 && to < size(), "a message goes to a rank of the group");
   const Fingerprint p = print(What::kSend, data, data.count, to, site);
   Sent sent{kMail + mail_++,
             0,
@@ -576,7 +611,9 @@ Pending Fabric::send(Payload data, int to, int tag, Site site) {
               [&] { return peer(desk_->letters[desk_->settled.load() % Desk::kLetters].to).world_rank; },
               [&] { return str("send to rank ", peer(to).world_rank, ", behind ", Desk::kLetters, " others"); });
     Letter& letter = desk_->letters[sent.number % Desk::kLetters];
-    letter.number = sent.number, letter.to = to, letter.tag = tag, letter.data = sent.data.reached;
+    letter.number.store(sent.number);
+    letter.to.store(to), letter.tag.store(tag);
+    letter.data = sent.data.reached;
     letter.state.store(Letter::kPosted);
     desk_->sent.store(sent.number + 1);
     if (to != rank_) ring(*end_.status_of(peer(to).world_rank));
@@ -586,6 +623,7 @@ Pending Fabric::send(Payload data, int to, int tag, Site site) {
 }
 
 Pending Fabric::recv(Payload data, int from, int tag, Site site) {
+  check(from >= 0 && from < size(), "a message comes from a rank of the group");
   const Fingerprint p = print(What::kRecv, data, data.count, from, site);
   recvs_.push_back({kMail + mail_++, data, from, tag, {}, end_.record({id_, mail_, p, steady_seconds(), 0})});
   return {*this, recvs_.back().ticket};
@@ -646,7 +684,10 @@ bool Fabric::receive(Expected& e) {
     const std::uint64_t sent = p.desk->sent.load();
     for (std::uint64_t i = p.desk->settled.load(); i < sent && !letter; ++i) {
       Letter& l = p.desk->letters[i % Desk::kLetters];
-      if (l.state.load() == Letter::kPosted && l.number == i && l.to == rank_ && l.tag == e.tag) letter = &l;
+      // For this rank, and still the letter of this number when that was read: only this rank takes it then.
+      if (l.state.load() == Letter::kPosted && l.number.load() == i && l.to.load() == rank_ && l.tag.load() == e.tag &&
+          l.number.load() == i)
+        letter = &l;
     }
     if (!letter) return false;
     require_same(letter->data.count, letter->data.dtype);

@@ -63,8 +63,8 @@ class Fabric final : public Communicator, private Active {
     std::vector<std::int64_t> in_counts, out_counts;
     std::vector<int> channels;  // to each remote peer
     enum class Stage : std::uint8_t { kPosted, kExchanging, kSpreading, kMoved } stage = Stage::kPosted;
-    std::vector<Wire::Request> requests;
-    std::vector<std::byte> parts;  // slices that remote peers sent
+    std::vector<std::pair<Wire::Request, int>> requests;  // and whose
+    std::vector<std::byte> parts;                         // slices that remote peers sent
     std::uint64_t record = 0;
   };
   struct Sent {
@@ -124,7 +124,7 @@ class Fabric final : public Communicator, private Active {
   std::vector<int> members_;
   std::vector<Peer> peers_;
   int rank_ = -1;
-  bool has_remote_ = false;
+  bool has_remote_ = false, has_neighbours_ = false;
   Desk* desk_;
   std::deque<Collective> operations_;  // from done_ on
   std::uint64_t done_ = 0, moved_ = 0, next_ = 0, mail_ = 0;

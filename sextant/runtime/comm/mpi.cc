@@ -15,7 +15,8 @@
 namespace sextant {
 namespace {
 
-constexpr int kNoteTag = 0, kChannels = 1 << 20, kNoteSlots = 16;
+constexpr int kNoteTag = 0, kNoteSlots = 16;
+constexpr std::uint64_t kChannels = 32000;              // within the tags that every MPI has
 constexpr std::int64_t kChunk = std::int64_t{1} << 30;  // MPI counts are ints
 
 class MpiWire final : public Wire {
@@ -24,6 +25,7 @@ class MpiWire final : public Wire {
     for (int i = 0; i < kNoteSlots; ++i) listen(i);
   }
   ~MpiWire() override {
+    for (Posted& p : posted_) MPI_Wait(&p.request, MPI_STATUS_IGNORE);
     for (MPI_Request& r : slot_requests_) MPI_Cancel(&r), MPI_Request_free(&r);
   }
   Request send(int to, const void* data, std::int64_t bytes, int channel) override {
@@ -48,13 +50,17 @@ class MpiWire final : public Wire {
     if (all) open_.erase(found);
     return all != 0;
   }
-  void post(int to, const Note& note) override {
+  bool flushed() override {
     while (!posted_.empty()) {
       int sent = 0;
       MPI_Test(&posted_.front().request, &sent, MPI_STATUS_IGNORE);
-      if (!sent) break;
+      if (!sent) return false;
       posted_.pop_front();
     }
+    return true;
+  }
+  void post(int to, const Note& note) override {
+    flushed();
     Posted& p = posted_.emplace_back();
     p.note = note;
     MPI_Isend(&p.note, sizeof(Note), MPI_BYTE, to, kNoteTag, MPI_COMM_WORLD, &p.request);
@@ -71,7 +77,9 @@ class MpiWire final : public Wire {
     next_slot_ = (next_slot_ + 1) % kNoteSlots;
     return true;
   }
-  int new_channel(int to) override { return 1 + next_channel_[static_cast<std::size_t>(to)]++ % kChannels; }
+  int new_channel(int to) override {
+    return 1 + static_cast<int>(next_channel_[static_cast<std::size_t>(to)]++ % kChannels);
+  }
 
  private:
   struct Posted {
@@ -92,7 +100,7 @@ class MpiWire final : public Wire {
   std::deque<Posted> posted_;
   std::map<Request, std::vector<MPI_Request>> open_;
   Request last_ = 0;
-  std::vector<int> next_channel_;
+  std::vector<std::uint64_t> next_channel_;
 };
 
 /// Memory that the other ranks of the node map too. It has no name, so nothing is left behind however a rank ends.
@@ -157,7 +165,8 @@ class MpiEndpoint final : public Endpoint {
 struct Job {
   Job() {
     ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-    MPI_Init(nullptr, nullptr);
+    int threads = 0;
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &threads);  // only the rank's own thread calls MPI
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     wire.emplace(size);
@@ -175,28 +184,32 @@ struct Job {
 
     constexpr std::int64_t kMostAddresses = std::int64_t{1} << 45;
     const std::int64_t physical = static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
-    window.emplace(aligned({std::min(physical, kMostAddresses / ranks_here)}));
+    // Addresses cost nothing; a pool takes more of them than it uses.
+    window.emplace(aligned({std::min(4 * physical, kMostAddresses / ranks_here)}));
     auto* status = new (window->allocate({sizeof(Status)})) Status;
     status->process = ::getpid();
+    status->token = static_cast<std::uint64_t>(steady_seconds() * 1e9) * 2654435761U + static_cast<std::uint64_t>(rank);
     board = new (window->allocate({sizeof(Board)})) Board;
     struct Hello {
       int rank, process, fd;
+      std::uint64_t token;
       std::byte* base;
       Status* status;
       Board* board;
     };
-    const Hello own{rank, ::getpid(), window->fd(), window->base(), status, board};
+    const Hello own{rank, ::getpid(), window->fd(), status->token.load(), window->base(), status, board};
     std::vector<Hello> all(static_cast<std::size_t>(ranks_here));
     MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, node);
     neighbours.resize(static_cast<std::size_t>(size));
     int reached = 1;
     for (const Hello& h : all) {
       std::byte* base = h.rank == rank ? window->base() : window->map_other(h.process, h.fd);
-      reached = reached && base;
       const std::ptrdiff_t shift = base - h.base;
       const auto here_at = [&](auto* there) {
         return reinterpret_cast<decltype(there)>(reinterpret_cast<std::byte*>(there) + shift);
       };
+      // A process of this number in another container is not the one that is meant.
+      reached = reached && base && here_at(h.status)->token.load() == h.token;
       neighbours[static_cast<std::size_t>(h.rank)] = {base ? here_at(h.status) : nullptr, shift};
       if (&h == all.data() && base) board = here_at(h.board);
     }
@@ -212,6 +225,7 @@ struct Job {
     MPI_Comm_free(&node);
     const bool one_node =
         std::all_of(neighbours.begin(), neighbours.end(), [](const Neighbour& n) { return n.status; });
+    has_other_nodes = !one_node;
     end.emplace(*this, one_node ? nullptr : &*wire);
   }
   ~Job() {
@@ -222,6 +236,7 @@ struct Job {
 
   int rank = 0, size = 1, ranks_of_machine = 1;
   std::uint64_t worlds = 0;
+  bool has_other_nodes = false;
   std::optional<Window> window;
   std::optional<MpiWire> wire;
   std::vector<Neighbour> neighbours;
@@ -279,7 +294,7 @@ ExitCode code_of(const std::exception_ptr& error) {
 
 bool has_mpi() { return true; }
 
-void run_mpi(const std::function<void(Communicator&)>& body, const CommOptions& given) {
+void run_mpi(const std::function<void(Communicator&)>& body, const CommOptions& given, const Report& report) {
   Job& j = job();
   CommOptions options = given;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -299,22 +314,37 @@ void run_mpi(const std::function<void(Communicator&)>& body, const CommOptions& 
     all_ended.wait();
   } catch (const PeerFailed&) {
     error = std::current_exception();
-    is_own = false;
+    is_own = end.has_dropped();
+    if (is_own) error = std::make_exception_ptr(CommError("a started operation was never waited for"));
   } catch (...) {
     error = std::current_exception();
   }
   if (!error) return;
-  end.fail(is_own);
+  end.fail();
+  if (is_own) end.tell_others(code_of(error));
   if (is_own && may_speak(j, end)) {
-    j.board->exit_code = static_cast<int>(code_of(error));
+    const int code = report ? report(error) : static_cast<int>(code_of(error));
+    j.board->exit_code = code;  // behind the text: the others end with it, and mpirun ends whoever is left
     end.enter(Phase::kEnded);
-    std::rethrow_exception(error);
+    if (!report) std::rethrow_exception(error);
+    throw PeerFailed("said", static_cast<ExitCode>(code));
   }
   end.enter(Phase::kEnded);
-  constexpr double kMost = 1;
-  for (const double start = steady_seconds(); j.board->exit_code.load() == 0 && steady_seconds() < start + kMost;)
+  // As long as somebody who may have the word is there.
+  constexpr double kMost = 60;
+  const auto somebody_may_speak = [&] {
+    if (j.board->exit_code.load() != 0) return false;
+    for (int r = 0; r < j.size; ++r) {
+      const Status* s = end.status_of(r);
+      if (s && r != j.rank && s->phase.load() != Phase::kEnded && end.is_alive(*s)) return true;
+    }
+    return false;
+  };
+  for (const double start = steady_seconds(); somebody_may_speak() && steady_seconds() < start + kMost;)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  const int code = j.board->exit_code.load();
+  // mpirun ends all ranks when the first one goes; one on another node may be about to speak.
+  if (j.board->exit_code.load() == 0 && j.has_other_nodes) std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  const int own_code = j.board->exit_code.load(), code = own_code != 0 ? own_code : j.board->remote_code.load();
   throw PeerFailed("another rank ended", code == 0 ? ExitCode::kHang : static_cast<ExitCode>(code));
 }
 

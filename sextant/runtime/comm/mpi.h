@@ -19,8 +19,10 @@ std::optional<MpiProcess> mpi_process();
 bool has_mpi();
 
 /// Runs `body` as this process's rank of the job. When one rank throws, the others end with PeerFailed; of several that
-/// throw, one is left to say so and the others throw PeerFailed with its exit code. Throws InvalidInput without MPI.
-void run_mpi(const std::function<void(Communicator&)>& body, const CommOptions& options = {});
+/// throw, one has the word: with `report` it says so and then ends with PeerFailed too, else it throws on. Throws
+/// InvalidInput without MPI. A process may have at most 4096 groups in all its runs.
+void run_mpi(const std::function<void(Communicator&)>& body, const CommOptions& options = {},
+             const Report& report = {});
 
 /// Settings (environment) under which `mpirun` starts any number of ranks on this machine, also as root, with more
 /// ranks than cores, and without a network. With a word on each.

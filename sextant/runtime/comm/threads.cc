@@ -1,5 +1,7 @@
 #include "sextant/runtime/comm/threads.h"
 
+#include <unistd.h>
+
 #include <deque>
 #include <exception>
 #include <system_error>
@@ -26,7 +28,7 @@ class ThreadEndpoint final : public Endpoint {
 
 }  // namespace
 
-void run_threads(int ranks, const std::function<void(Communicator&)>& body, CommOptions options) {
+void run_threads(int ranks, const std::function<void(Communicator&)>& body, CommOptions options, const Report& report) {
   check(ranks >= 1, "a run has a rank");
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   if (options.spin < 0) options.spin = ranks <= cores ? 2000 : 50;
@@ -37,6 +39,15 @@ void run_threads(int ranks, const std::function<void(Communicator&)>& body, Comm
   std::vector<Neighbour> world;
   for (Status& status : statuses) world.push_back({&status, 0});
   std::vector<std::exception_ptr> errors(count);
+  std::atomic<int> ended{0};
+  // The rank that found a peer missing leaves it some time; one that hangs for good takes no one along.
+  const auto end_with_the_others = [&](const std::exception_ptr& error) {
+    constexpr double kMost = 5;
+    const double start = steady_seconds();
+    while (ended.load() < ranks && steady_seconds() < start + kMost)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (ended.load() < ranks) ::_exit(report(error));
+  };
   const auto run = [&](int rank) {
     ThreadEndpoint end(rank, world, board, options, desks[static_cast<std::size_t>(rank)]);
     end.begin();
@@ -48,6 +59,8 @@ void run_threads(int ranks, const std::function<void(Communicator&)>& body, Comm
       end.fail();
     }
     end.enter(Phase::kEnded);
+    ++ended;
+    if (report && board.speaker.load() == rank) end_with_the_others(errors[static_cast<std::size_t>(rank)]);
   };
   std::vector<std::thread> threads;
   try {
@@ -63,18 +76,19 @@ void run_threads(int ranks, const std::function<void(Communicator&)>& body, Comm
   for (std::thread& thread : threads) thread.join();
   // Reasons come before their consequences: the lowest rank's own error, else any.
   std::exception_ptr reason;
+  bool has_own_reason = false;
   for (const std::exception_ptr& error : errors) {
     if (!error) continue;
     try {
       std::rethrow_exception(error);
     } catch (const PeerFailed&) {
-      if (!reason) reason = error;
     } catch (...) {
       reason = error;
+      has_own_reason = true;
       break;
     }
   }
-  if (reason) std::rethrow_exception(reason);
+  if (has_own_reason) std::rethrow_exception(reason);
   // No error, and yet the run was ended: an operation was started and dropped.
   if (board.failed) throw CommError("a started operation was never waited for");
 }

@@ -13,7 +13,7 @@ struct Note {
   Fingerprint print;
   std::int64_t to_you = 0, from_you = 0;  ///< elements, of an all_to_all
   std::int32_t channel = 0;               ///< of the data that follows
-  std::int32_t tag = 0;                   ///< of a message
+  std::int32_t tag = 0;                   ///< of a message; of a failure, what the run exits with
 };
 
 class Wire {
@@ -24,6 +24,7 @@ class Wire {
   virtual Request receive(int from, void* data, std::int64_t bytes, int channel) = 0;
   virtual bool done(Request request) = 0;
   virtual void post(int to, const Note& note) = 0;
+  virtual bool flushed() = 0;                    ///< whether all notes have left
   virtual bool take(int& from, Note& note) = 0;  ///< the next note that has arrived, if any
   /// A number for the data of the next operation with `to`; the notes carry it over.
   virtual int new_channel(int to) = 0;

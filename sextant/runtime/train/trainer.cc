@@ -183,6 +183,7 @@ void Run::train(Communicator& world) {
     const bool ends = step + 1 == config_.steps || step + 1 == config_.stop_after, is_last = ends || result.stop;
     skipped_in_a_row = result.skipped ? skipped_in_a_row + 1 : 0;
     if (world.rank() == 0) {
+      world.enter(Phase::kReporting);
       note(executor, step, result, now() - start);
       summary_.interrupted = result.stop && !ends;
     }
@@ -262,7 +263,7 @@ RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
   const int threads = std::min(run.cores(), ranks * config.threads);
   run.start(measured_peak_flops(threads));
   run_threads(
-      ranks, [&](Communicator& world) { run.train(world); }, run.comm_options());
+      ranks, [&](Communicator& world) { run.train(world); }, run.comm_options(), hooks.report);
   return run.finish(measured_peak_flops(threads));
 }
 

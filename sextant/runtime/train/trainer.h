@@ -42,6 +42,7 @@ struct TrainHooks {
   std::function<void(const Prepared&, double peak_flops)> on_start;  ///< once, before the ranks start
   std::function<void(const StepRecord&)> on_step;                    ///< first rank only, after each step
   std::function<bool()> should_stop;                                 ///< asked by every rank, in each step
+  Report report;  ///< so that a run ends even if one of its ranks hangs for good
 };
 /// Everything about a run that is known before its first step.
 struct Prepared {
