@@ -63,6 +63,10 @@ void AtomicFile::commit() {
   if (::fsync(fd_) != 0) fail(std::strerror(errno));
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail(std::strerror(errno));
   temporary_.clear();
+  // The new name is safe when the folder is. A file system that cannot say so is left to itself.
+  const std::string folder = std::filesystem::path(target_).parent_path();
+  const int at = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (at >= 0) ::fsync(at), ::close(at);
 }
 
 void write_file(const std::string& path, std::string_view text) {

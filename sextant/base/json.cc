@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "sextant/base/errors.h"
+#include "sextant/base/json_events.h"
 #include "sextant/base/value.h"
 
 namespace sextant {
@@ -10,8 +12,6 @@ namespace {
 
 constexpr int kMaxDepth = 64;
 constexpr std::size_t kMaxString = std::size_t{1} << 20;
-constexpr std::int64_t kMaxValues =
-    4'000'000;  // bounds the memory that a hostile file can take to a few times its size
 
 // The library's events carry no position, so its input iterator counts lines as it is read. The lexer stands on the
 // last byte of what it reports, but one past a number.
@@ -44,6 +44,7 @@ struct CountingIterator {
   bool operator!=(const CountingIterator& o) const { return at != o.at; }
 };
 
+// Between the library's events and ours: limits, numbers, places.
 class Handler {
  public:
   using number_integer_t = nlohmann::json::number_integer_t;
@@ -52,17 +53,24 @@ class Handler {
   using string_t = nlohmann::json::string_t;
   using binary_t = nlohmann::json::binary_t;
 
-  Handler(Position& position, const std::string& file, ExitCode code)
-      : position_(position), file_(printable(file)), code_(code) {}
+  Handler(Position& position, const std::string& file, ExitCode code, std::size_t text_size, JsonEvents& events)
+      : position_(position),
+        file_(printable_path(file)),
+        code_(code),
+        // Bounds the memory that a hostile file can take to a few times its size.
+        most_values_(100'000 + static_cast<std::int64_t>(text_size / 8)),
+        events_(events) {
+    events.file = file_;
+  }
 
-  bool null() { return add(Value()); }
-  bool boolean(bool v) { return add(Value(v)); }
-  bool number_integer(number_integer_t v) { return step_back(), add(Value(std::int64_t{v})); }
+  bool null() { return leaf(Value()); }
+  bool boolean(bool v) { return leaf(Value(v)); }
+  bool number_integer(number_integer_t v) { return step_back(), leaf(Value(std::int64_t{v})); }
   bool number_unsigned(number_unsigned_t v) {
     step_back();
     if (v > static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max()))
       fail(str("integer ", v, " is beyond 63 bits"));
-    return add(Value(static_cast<std::int64_t>(v)));
+    return leaf(Value(static_cast<std::int64_t>(v)));
   }
   bool number_float(number_float_t v, const string_t& text) {
     step_back();
@@ -70,24 +78,15 @@ class Handler {
     if (text.find_first_of(".eE") == std::string::npos)
       fail(str("integer ", printable(text, 40), " is beyond 63 bits"));
     if (!std::isfinite(v)) fail(str("number ", printable(text, 40), " is beyond a double"));
-    return add(Value(v));
+    return leaf(Value(v));
   }
-  bool string(string_t& v) {
-    if (v.size() > kMaxString) fail(str("string of ", v.size(), " bytes; at most ", kMaxString));
-    return add(Value(std::move(v)));
-  }
+  bool string(string_t& v) { return leaf(Value(std::move(v))); }
   bool binary(binary_t&) { return false; }
-  bool start_object(std::size_t) { return open(Value(Value::Object{})); }
-  bool start_array(std::size_t) { return open(Value(Value::Array{})); }
-  bool key(string_t& name) {
-    if (name.size() > kMaxString) fail("a key of over 1 MiB");
-    auto& keys = open_.back().keys;
-    if (!keys.insert(name).second) fail(str("key \"", printable(name), "\" stands twice in one object"));
-    open_.back().key = std::move(name);
-    return true;
-  }
-  bool end_object() { return close(); }
-  bool end_array() { return close(); }
+  bool start_object(std::size_t) { return open(), stand(), events_.begin_object(), true; }
+  bool start_array(std::size_t) { return open(), stand(), events_.begin_array(), true; }
+  bool key(string_t& name) { return stand(), events_.key(std::move(name)), true; }
+  bool end_object() { return --depth_, stand(), events_.end_object(), true; }
+  bool end_array() { return --depth_, stand(), events_.end_array(), true; }
   bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& error) {
     std::string text = error.what();  // "[json.exception...] parse error at line 1, column 2: syntax error while ..."
     if (const auto bracket = text.find("] "); bracket != std::string::npos) text = text.substr(bracket + 2);
@@ -95,6 +94,53 @@ class Handler {
       text = text.substr(colon + 2);
     fail(str("no valid JSON: ", printable(text)));
   }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw InvalidInput(str(file_, ":", position_.line, ":", position_.column, ": ", what), code_);
+  }
+  void stand() { events_.line = position_.line, events_.column = position_.column; }
+  void step_back() { line_ = position_.line_before, column_ = position_.column_before; }
+  void count() {
+    if (++values_ > most_values_) fail(str("more than ", most_values_, " values in a file of this size"));
+  }
+  bool leaf(Value value) {
+    count();
+    value.line = line_ ? line_ : position_.line;
+    value.column = line_ ? column_ : position_.column;
+    line_ = column_ = 0;
+    events_.line = value.line, events_.column = value.column;
+    events_.leaf(std::move(value));
+    return true;
+  }
+  void open() {
+    count();
+    if (++depth_ > kMaxDepth) fail(str("nested deeper than ", kMaxDepth));
+  }
+  Position& position_;
+  std::string file_;
+  ExitCode code_;
+  std::int64_t most_values_;
+  JsonEvents& events_;
+  std::int64_t values_ = 0;
+  int depth_ = 0;
+  int line_ = 0, column_ = 0;  // of a number, behind which the reader stands
+};
+
+// A tree of values.
+class Tree final : public JsonEvents {
+ public:
+  explicit Tree(ExitCode code) : code_(code) {}
+  void leaf(Value value) override { add(std::move(value)); }
+  void key(std::string name) override {
+    if (!open_.back().keys.insert(name).second)
+      throw InvalidInput(str(place(), ": key \"", printable(name), "\" stands twice in one object"), code_);
+    open_.back().key = std::move(name);
+  }
+  void begin_object() override { open_.push_back({Value(Value::Object{}), {}, {}}); }
+  void begin_array() override { open_.push_back({Value(Value::Array{}), {}, {}}); }
+  void end_object() override { close(); }
+  void end_array() override { close(); }
   Value root;
 
  private:
@@ -103,41 +149,50 @@ class Handler {
     std::string key;
     std::set<std::string> keys;
   };
-  [[noreturn]] void fail(const std::string& what) const {
-    throw InvalidInput(str(file_, ":", position_.line, ":", position_.column, ": ", what), code_);
-  }
-  void step_back() { line_ = position_.line_before, column_ = position_.column_before; }
-  bool add(Value value) {
-    if (++values_ > kMaxValues) fail(str("more than ", kMaxValues, " values"));
-    if (!line_) line_ = position_.line, column_ = position_.column;
-    if (!value.line) value.line = line_, value.column = column_;
-    line_ = column_ = 0;
-    if (open_.empty()) return root = std::move(value), true;
-    Open& top = open_.back();
-    if (auto* array = std::get_if<Value::Array>(&top.value.data)) {
-      array->push_back(std::move(value));
-    } else {
-      std::get<Value::Object>(top.value.data).push_back({std::move(top.key), std::move(value)});
+  void add(Value value) {
+    if (open_.empty()) {
+      root = std::move(value);
+      return;
     }
-    return true;
+    Open& top = open_.back();
+    if (auto* array = std::get_if<Value::Array>(&top.value.data))
+      array->push_back(std::move(value));
+    else
+      std::get<Value::Object>(top.value.data).push_back({std::move(top.key), std::move(value)});
   }
-  bool open(Value value) {
-    if (open_.size() >= kMaxDepth) fail(str("nested deeper than ", kMaxDepth));
-    open_.push_back({std::move(value), {}, {}});
-    return true;
-  }
-  bool close() {
+  void close() {
     Value value = std::move(open_.back().value);
     open_.pop_back();
-    return add(std::move(value));
+    value.line = line, value.column = column;
+    add(std::move(value));
   }
-  Position& position_;
-  std::string file_;
   ExitCode code_;
   std::vector<Open> open_;
-  std::int64_t values_ = 0;
-  int line_ = 0, column_ = 0;  // of the value being added, if it is not the reader's place
 };
+
+// The lexer holds a whole string or number before anybody can look at it, and an error copies it several times: what is
+// too long is refused by a look at the bytes first.
+void require_short_tokens(std::string_view text, const std::string& file, ExitCode code) {
+  constexpr std::size_t kMaxNumber = 512;
+  const auto fail = [&](std::size_t at, const std::string& what) {
+    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+    throw InvalidInput(str(printable_path(file), ":", line, ": ", what), code);
+  };
+  std::size_t start = 0, number = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+      if (i - start > kMaxString + 1) fail(start, str("a string of over ", kMaxString, " bytes"));
+      continue;
+    }
+    if (c == '"') in_string = true, start = i;
+    number = (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E' ? number + 1 : 0;
+    if (number > kMaxNumber) fail(i, str("a number of over ", kMaxNumber, " characters"));
+  }
+}
 
 void write(const Value& value, int indent, bool indented, std::string& out) {
   const auto newline = [&](int depth) {
@@ -178,18 +233,24 @@ void write(const Value& value, int indent, bool indented, std::string& out) {
 
 }  // namespace
 
-Value parse_json(std::string_view text, const std::string& file, ExitCode code) {
+void parse_json_events(std::string_view text, const std::string& file, ExitCode code, JsonEvents& events) {
   if (text.substr(0, 3) == "\xef\xbb\xbf")
-    throw InvalidInput(str(printable(file), ":1:1: starts with a byte-order mark; save it as plain UTF-8"), code);
+    throw InvalidInput(str(printable_path(file), ":1:1: starts with a byte-order mark; save it as plain UTF-8"), code);
   // The library takes a NUL for the end of the input, whatever stands behind it.
   if (const auto nul = text.find('\0'); nul != std::string_view::npos)
-    throw InvalidInput(str(printable(file), ": no valid JSON: byte ", nul, " is NUL"), code);
+    throw InvalidInput(str(printable_path(file), ": no valid JSON: byte ", nul, " is NUL"), code);
+  require_short_tokens(text, file, code);
   Position position;
-  Handler handler(position, file, code);
+  Handler handler(position, file, code, text.size(), events);
   const bool ok = nlohmann::json::sax_parse(CountingIterator{text.data(), &position},
                                             CountingIterator{text.data() + text.size(), &position}, &handler);
   check(ok, "the JSON handler throws on every error");
-  return std::move(handler.root);
+}
+
+Value parse_json(std::string_view text, const std::string& file, ExitCode code) {
+  Tree tree(code);
+  parse_json_events(text, file, code, tree);
+  return std::move(tree.root);
 }
 
 std::string to_json(const Value& value, bool indented) {

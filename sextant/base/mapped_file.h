@@ -1,4 +1,6 @@
 #pragma once
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <span>
 #include <string>
@@ -14,10 +16,14 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  /// Throws InvalidInput (corrupt) if the file has changed since it was opened: what was read is of no one state of it.
+  void require_unchanged() const;
 
  private:
+  std::string path_;
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+  struct stat opened_;
 };
 
 /// The whole of a file. Throws InvalidInput (storage) as above, or if it is larger than `most` bytes.

@@ -38,8 +38,10 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   std::string best;
   // At most every third letter wrong, or the word is a part of the candidate: beyond that a hint misleads.
   std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
-  if (word.size() > 100) return best;
+  constexpr std::size_t kLongest = 100;
+  if (word.size() > kLongest) return best;
   for (const std::string& candidate : candidates) {
+    if (candidate.size() > kLongest) continue;
     std::size_t distance = edit_distance(word, candidate);
     if (word.size() >= 3 && candidate.find(word) != std::string::npos) distance = std::min(distance, std::size_t{1});
     if (distance < best_distance) best = candidate, best_distance = distance;
@@ -80,25 +82,51 @@ std::size_t first_invalid_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
+namespace {
+
+// U+0080-009F, U+061C, U+200B-200F, U+2028-202E, U+2060-2069, U+FEFF, U+FFF9-FFFB, tags from U+E0000 on.
+bool is_invisible(std::uint32_t c) {
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x200b && c <= 0x200f) ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x2069) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) ||
+         (c >= 0xe0000 && c <= 0xe0fff) || c == 0xad || c == 0x180e;
+}
+
+std::uint32_t code_point(std::string_view sequence) {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(sequence[i])); };
+  constexpr std::uint32_t kLeadBits[] = {0x7f, 0x7f, 0x1f, 0x0f, 0x07};
+  std::uint32_t c = byte(0) & kLeadBits[sequence.size()];
+  for (std::size_t i = 1; i < sequence.size(); ++i) c = c << 6 | (byte(i) & 0x3f);
+  return c;
+}
+
+}  // namespace
+
 std::string printable(std::string_view text, std::size_t most) {
   std::string out;
   for (std::size_t at = 0; at < text.size() && at < most;) {
-    const auto byte = static_cast<unsigned char>(text[at]);
     const int length = utf8_length(text.substr(at));
-    const bool is_control =
-        byte < 0x20 || byte == 0x7f || (byte == 0xc2 && length == 2 && static_cast<unsigned char>(text[at + 1]) < 0xa0);
-    if (length > 0 && !is_control) {
-      out += text.substr(at, static_cast<std::size_t>(length));
-      at += static_cast<std::size_t>(length);
-      continue;
+    const std::size_t taken = length > 0 ? static_cast<std::size_t>(length) : 1;
+    const std::string_view sequence = text.substr(at, taken);
+    if (length > 0 && !is_invisible(code_point(sequence))) {
+      out += sequence;
+    } else {
+      for (const char c : sequence) {
+        char escaped[8];
+        std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned char>(c));
+        out += escaped;
+      }
     }
-    char escaped[8];
-    std::snprintf(escaped, sizeof escaped, "\\x%02x", byte);
-    out += escaped;
-    ++at;
+    at += taken;
   }
   if (text.size() > most) out += "...";
   return out;
+}
+
+std::string printable_path(std::string_view path, std::size_t most) {
+  if (path.size() <= most) return printable(path, most);
+  std::string_view end = path.substr(path.size() - most);
+  while (!end.empty() && (static_cast<unsigned char>(end[0]) & 0xc0) == 0x80) end.remove_prefix(1);
+  return "..." + printable(end, most);
 }
 
 }  // namespace sextant

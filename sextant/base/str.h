@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -28,8 +29,10 @@ std::size_t first_invalid_utf8(std::string_view text);
 /// Length of the UTF-8 sequence that starts the text; 0 if it is none, -1 if it may become one with more bytes.
 int utf8_length(std::string_view text);
 
-/// Text that may come from anywhere, safe to print on a terminal: control characters and bytes that are no UTF-8 become
-/// \xNN, long text is cut.
+/// Text that may come from anywhere, safe to print on a terminal: control characters, invisible ones that change how
+/// others are shown (bidirectional controls, zero width), and bytes that are no UTF-8 become \xNN, long text is cut.
 std::string printable(std::string_view text, std::size_t most = 200);
+/// The same for a path, whose end tells files apart: a long one is cut at its start.
+std::string printable_path(std::string_view path, std::size_t most = 200);
 
 }  // namespace sextant

@@ -56,6 +56,7 @@ ModelConfig read(Fields& f, const std::string& file) {
 std::string tensor(const std::string& what, const std::string& part, int layer) {
   const std::string at = str("transformer.blocks.", layer, ".");
   if (what == "embed") return "transformer.wte.weight";
+  if (what == "head") return "lm_head.weight";
   if (what == "positions") return "transformer.wpe.weight";
   if (what == "final_norm") return "transformer.norm_f." + part;
   if (what == "norm1") return at + "norm_1." + part;

@@ -2,7 +2,9 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 
 #include "sextant/base/errors.h"
 #include "sextant/base/mapped_file.h"
@@ -310,7 +312,7 @@ class ModelBuilder {
 
 namespace {
 
-// Sizes beyond any machine end here, before a product of them can overflow.
+// Sizes beyond any machine end here, before a product or a sum of them can overflow.
 constexpr double kMostElements = 0x1p50;
 
 void check_sizes(const Layer& layer) {
@@ -341,13 +343,22 @@ std::int64_t Model::num_parameters() const {
 }
 
 Model build_model(const ModelConfig& config, Sizes sizes, ModelPurpose purpose) {
-  Model model{config, {}};
+  Model model{config, {}, {}};
+  const Family& family = family_of(config);
+  if (config.tied_head && family.tensor) model.tied_head_name = family.tensor("head", "weight", -1);
   if (purpose == ModelPurpose::kGenerate) model.config.dropout = 0;
   const ModelBuilder builder(model.config, sizes, purpose);
   model.layers.push_back(builder.embedding());
   for (int i = 0; i < config.layers; ++i) model.layers.push_back(builder.layer(i));
   model.layers.push_back(builder.head());
   for (std::size_t i : {std::size_t{0}, std::size_t{1}, model.layers.size() - 1}) check_sizes(model.layers[i]);
+  double parameters = 0;
+  for (const Layer& layer : model.layers)
+    for (const Parameter& p : layer.parameters) parameters += static_cast<double>(p.spec.elements());
+  if (parameters > kMostElements)
+    throw InvalidInput(
+        str("the model would have ", parameters, " parameters; at most ", kMostElements, " are planned with"),
+        ExitCode::kDoesNotFit);
   return model;
 }
 
@@ -363,6 +374,9 @@ ModelConfig find_model(const std::string& name_or_path) {
     if (preset.name == name_or_path)
       return read_config(parse_json(preset.text, "preset " + preset.name), "preset " + preset.name);
   struct stat info {};
+  if (::stat(name_or_path.c_str(), &info) != 0 && errno != ENOENT && errno != ENOTDIR)
+    throw InvalidInput(str("model ", printable_path(name_or_path), ": cannot be read: ", std::strerror(errno)),
+                       ExitCode::kStorage);
   if (::stat(name_or_path.c_str(), &info) != 0) {
     std::vector<std::string> names;
     for (const Preset& preset : model_presets()) names.push_back(preset.name);

@@ -84,7 +84,8 @@ const std::vector<Preset>& model_presets();
 enum class ModelPurpose : std::uint8_t { kTrain, kGenerate };  ///< ends in loss, or in logits
 struct Model {
   ModelConfig config;
-  std::vector<Layer> layers;  ///< embed, L00 ..., head
+  std::string tied_head_name;  ///< what files call a head that is the embedding; "" if it is none
+  std::vector<Layer> layers;   ///< embed, L00 ..., head
   /// Every parameter once, by its owner, in model order.
   std::vector<const Parameter*> parameters() const;
   std::int64_t num_parameters() const;

@@ -26,7 +26,7 @@ ModelConfig config_of(const std::string& family) {
 }
 
 void dump(const std::string& family, const std::string& folder) {
-  std::filesystem::create_directories(folder);
+  for (const char* part : {"/weights", "/gradients"}) std::filesystem::create_directories(folder + part);
   const ModelConfig model_config = config_of(family);
   RunConfig run;
   run.model = model_config;
@@ -43,10 +43,9 @@ void dump(const std::string& family, const std::string& folder) {
         for (std::size_t i = 0; float& x : executor.parameter<float>(p->spec.name))
           x += 0.2F * static_cast<float>(RandomStream(8, Purpose::kTest, hash_name(p->spec.name)).normal(i++));
     fill_step(executor, run, uneven_samples(37), 0, 0);
-    save_weights(folder + "/weights.safetensors", model,
-                 [&](const std::string& name) { return executor.parameter_bytes(name); });
+    save_weights(folder + "/weights", model, [&](const std::string& name) { return executor.parameter_bytes(name); });
     const StepResult result = executor.step(-1);
-    save_weights(folder + "/gradients.safetensors", model,
+    save_weights(folder + "/gradients", model,
                  [&](const std::string& name) { return std::as_writable_bytes(executor.gradient<float>(name)); });
     Value v;
     v.set("family", model_config.family);

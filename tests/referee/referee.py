@@ -198,8 +198,8 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([sys.argv[1], family, folder], check=True)
             case = json.load(open(folder + "/case.json"))
-            weights = read_safetensors(folder + "/weights.safetensors")
-            ours = read_safetensors(folder + "/gradients.safetensors")
+            weights = read_safetensors(folder + "/weights/model.safetensors")
+            ours = read_safetensors(folder + "/gradients/model.safetensors")
         ids = torch.tensor(case["ids"]).reshape(-1, 16)
         labels = torch.tensor(case["labels"]).reshape(-1)
         logits = model(weights, case, ids)
@@ -221,4 +221,5 @@ def main():
     sys.exit(1 if failed else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

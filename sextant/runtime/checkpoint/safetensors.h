@@ -30,11 +30,16 @@ class Safetensors {
   const std::string& name() const { return name_; }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   const StoredTensor* find(std::string_view name) const;
+  /// Throws InvalidInput (corrupt) if the file has changed since it was opened.
+  void require_unchanged() const {
+    if (file_) file_->require_unchanged();
+  }
 
  private:
   std::string name_;
   std::shared_ptr<MappedFile> file_;  // the tensors' data
   std::vector<StoredTensor> tensors_;
+  std::vector<std::uint32_t> by_name_;  // their numbers, sorted
 };
 
 /// Writes the tensors in order, through a temporary file, fsync and rename. Throws InvalidInput (storage).

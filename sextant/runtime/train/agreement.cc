@@ -26,10 +26,11 @@ std::vector<Fact> facts(const RunConfig& config, const Prepared& prepared) {
        "give every rank the same file"});
   if (prepared.initial) {
     std::uint64_t all = 0;
-    for (const StoredTensor& t : prepared.initial->tensors()) all = all * 31 + sampled_digest(t.data);
+    std::size_t count = 0;
+    for (const Safetensors& file : prepared.initial->files())
+      for (const StoredTensor& t : file.tensors()) all = all * 31 + sampled_digest(t.data), ++count;
     out.push_back({str("train.initial_weights ", printable(config.initial_weights, 60)),
-                   str(prepared.initial->tensors().size(), " tensors, digest ", hex(all)),
-                   "give every rank the same file"});
+                   str(count, " tensors, digest ", hex(all)), "give every rank the same file"});
   }
   return out;
 }

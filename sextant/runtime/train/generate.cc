@@ -30,7 +30,8 @@ std::int32_t draw(std::span<const float> logits, double temperature, double unif
 void generate(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
   const std::string config_file = options.folder + "/config.json";
   const ModelConfig config = read_config(parse_json(read_file(config_file, 1 << 20), config_file), config_file);
-  const Safetensors weights = Safetensors::open(options.folder + "/model.safetensors");
+  const WeightFiles weights = WeightFiles::open(options.folder);
+  check_weights(weights, build_model(config, {1, 1, DType::kF32}));
   if (config.vocabulary < kByteVocabulary)
     throw InvalidInput(str(printable(options.folder), ": a vocabulary of ", config.vocabulary,
                            " is too small for the byte-level tokenizer, which has ", kByteVocabulary));

@@ -103,6 +103,7 @@ RunConfig read_run(const std::string& path, const std::vector<Override>& overrid
   c.timeout = {train.number_or("timeout_s", 0, 0, 1e6)};
   c.metrics = resolved(train.text_or("metrics", ""), path);
   c.output = resolved(train.text_or("output", ""), path);
+  c.shard = {train.integer_or("shard_bytes", c.shard.value, 1)};
   c.initial_weights = resolved(train.text_or("initial_weights", ""), path);
   train.finish();
 

@@ -24,7 +24,8 @@ struct RunConfig {
   Seconds timeout;              ///< patience with a rank that gives no sign of life; 0: learned
   std::string metrics;          ///< JSONL file, appended; "" for none
   std::string output;           ///< folder for weights and config; "" for none
-  std::string initial_weights;  ///< safetensors to start from; "" to draw them
+  Bytes shard{5'000'000'000};   ///< weights beyond it are written as several files
+  std::string initial_weights;  ///< safetensors file, index or folder to start from; "" to draw them
 };
 
 /// One `section.key=value` of the command line.

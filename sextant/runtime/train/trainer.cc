@@ -94,12 +94,13 @@ Prepared prepare(const RunConfig& config, int ranks_here) {
                            "; use vocab_size >= ", tokens.vocabulary()));
   WindowSampler sampler(tokens, config.workload.sequence, config.seed, config.packing);
   Model model = build_model(config.model, sizes_of(config.plan, config.workload));
+  std::optional<WeightFiles> initial;  // names and shapes first: they say most about what is wrong
+  if (!config.initial_weights.empty())
+    initial = WeightFiles::open(config.initial_weights), check_weights(*initial, model);
   Program program = build_program(model, config.plan);
   MemoryPlan memory = plan_memory(program, state_bytes_per_element(program, config.optimizer.kind), data_bytes(program),
                                   config.threads);
   require_memory(config.file, memory, ranks_here > 0 ? ranks_here : config.plan.num_ranks());
-  std::optional<Safetensors> initial;
-  if (!config.initial_weights.empty()) initial = Safetensors::open(config.initial_weights);
   return {std::move(model), std::move(program), std::move(memory), tokens, std::move(sampler), std::move(initial)};
 }
 
@@ -131,7 +132,6 @@ class Run {
   RunSummary finish(double peak_flops);
 
  private:
-  std::string weights_file() const { return config_.output + "/model.safetensors"; }
   std::string config_file() const { return config_.output + "/config.json"; }
   void give_up_if_bad(const StepResult& result, std::int64_t step, int skipped_in_a_row, bool is_last) const;
   void note(Executor& executor, std::int64_t step, const StepResult& result, Seconds time);
@@ -151,7 +151,7 @@ class Run {
 void Run::require_output() const {
   if (config_.output.empty()) return;
   make_folder(config_.output, "train.output");
-  for (const std::string& file : {weights_file(), config_file()}) {
+  for (const std::string& file : {config_.output + "/model.safetensors", config_file()}) {
     require_writable(file, "train.output");
     require_apart(file, "train.output", files_of(config_));
     require_apart(config_.metrics, "train.metrics", {file});
@@ -231,8 +231,9 @@ void Run::end(Executor& executor) {
   summary_.resident_peak = resident_peak();
   summary_.predicted_resident = resident_before_ + executor.memory_plan().peak * ranks_in_process_;
   if (config_.output.empty()) return;
-  save_weights(weights_file(), prepared_.model,
-               [&](const std::string& name) { return executor.parameter_bytes(name); });
+  save_weights(
+      config_.output, prepared_.model, [&](const std::string& name) { return executor.parameter_bytes(name); },
+      config_.shard);
   Value source = config_.model.source;
   source.set("_trained_sequence", config_.workload.sequence);
   write_file(config_file(), to_json(source, true) + "\n");

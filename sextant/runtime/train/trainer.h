@@ -3,7 +3,7 @@
 #include <functional>
 #include <optional>
 
-#include "sextant/runtime/checkpoint/safetensors.h"
+#include "sextant/runtime/checkpoint/weights.h"
 #include "sextant/runtime/exec/executor.h"
 #include "sextant/runtime/train/run_config.h"
 
@@ -51,7 +51,7 @@ struct Prepared {
   MemoryPlan memory;
   Tokens tokens;
   WindowSampler sampler;
-  std::optional<Safetensors> initial;  ///< weights to start from
+  std::optional<WeightFiles> initial;  ///< weights to start from
 };
 /// The files that a run reads; a name may be empty.
 std::vector<std::string> files_of(const RunConfig& config);
