@@ -12,6 +12,7 @@ int run_generate(const Arguments& a) {
   GenerateOptions options;
   options.folder = a.file("the folder of a trained model");
   a.at_most_words(1);
+  options.tokenizer = a.value("--tokenizer").value_or("");
   options.prompt = a.value("--prompt").value_or("");
   options.tokens = a.integer("--tokens", 200, 1, 1 << 20);
   options.temperature = a.number("--temperature", 0.8, 0, 100);
@@ -47,6 +48,7 @@ const Command generate = {"generate",
                           "Lets a trained model continue a prompt.",
                           {{"--prompt", "TEXT", "how the text begins"},
                            {"--tokens", "N", "how many tokens to write (200)"},
+                           {"--tokenizer", "FILE", "tokenizer.json; else the folder's, or bytes if it has none"},
                            {"--temperature", "X", "0 takes the likeliest token; higher is freer (0.8)"},
                            {"--seed", "N", "of the draws (1)"}},
                           "Example:\n  sextant generate runs/kjv --prompt \"In the beginning\" --tokens 300\n",

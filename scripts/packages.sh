@@ -1,5 +1,5 @@
 # Debian packages, by what they are for. Sourced by quickstart, test and .ci/run.
-PACKAGES_BUILD="g++ cmake ninja-build ccache nlohmann-json3-dev libdnnl-dev"
+PACKAGES_BUILD="g++ cmake ninja-build ccache nlohmann-json3-dev libdnnl-dev libopenmpi-dev openmpi-bin libxxhash-dev libpcre2-dev libutf8proc-dev pkg-config"
 PACKAGES_TEXT="bible-kjv bible-kjv-text"
 PACKAGES_TEST="libgtest-dev libbenchmark-dev python3 python3-torch clang-format bible-kjv bible-kjv-text"
 PACKAGES_FUZZ="clang libclang-rt-14-dev"

@@ -11,7 +11,6 @@ namespace sextant {
 namespace {
 
 constexpr int kMaxDepth = 64;
-constexpr std::size_t kMaxString = std::size_t{1} << 20;
 
 // The library's events carry no position, so its input iterator counts lines as it is read. The lexer stands on the
 // last byte of what it reports, but one past a number.
@@ -172,7 +171,7 @@ class Tree final : public JsonEvents {
 
 // The lexer holds a whole string or number before anybody can look at it, and an error copies it several times: what is
 // too long is refused by a look at the bytes first.
-void require_short_tokens(std::string_view text, const std::string& file, ExitCode code) {
+void require_short_tokens(std::string_view text, const std::string& file, ExitCode code, std::size_t most_string) {
   constexpr std::size_t kMaxNumber = 512;
   const auto fail = [&](std::size_t at, const std::string& what) {
     const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
@@ -185,7 +184,7 @@ void require_short_tokens(std::string_view text, const std::string& file, ExitCo
     if (in_string) {
       if (c == '\\') ++i;
       if (c == '"') in_string = false;
-      if (i - start > kMaxString + 1) fail(start, str("a string of over ", kMaxString, " bytes"));
+      if (i - start > most_string + 1) fail(start, str("a string of over ", most_string, " bytes"));
       continue;
     }
     if (c == '"') in_string = true, start = i;
@@ -233,13 +232,14 @@ void write(const Value& value, int indent, bool indented, std::string& out) {
 
 }  // namespace
 
-void parse_json_events(std::string_view text, const std::string& file, ExitCode code, JsonEvents& events) {
+void parse_json_events(std::string_view text, const std::string& file, ExitCode code, JsonEvents& events,
+                       std::size_t most_string) {
   if (text.substr(0, 3) == "\xef\xbb\xbf")
     throw InvalidInput(str(printable_path(file), ":1:1: starts with a byte-order mark; save it as plain UTF-8"), code);
   // The library takes a NUL for the end of the input, whatever stands behind it.
   if (const auto nul = text.find('\0'); nul != std::string_view::npos)
     throw InvalidInput(str(printable_path(file), ": no valid JSON: byte ", nul, " is NUL"), code);
-  require_short_tokens(text, file, code);
+  require_short_tokens(text, file, code, most_string);
   Position position;
   Handler handler(position, file, code, text.size(), events);
   const bool ok = nlohmann::json::sax_parse(CountingIterator{text.data(), &position},
@@ -247,9 +247,9 @@ void parse_json_events(std::string_view text, const std::string& file, ExitCode 
   check(ok, "the JSON handler throws on every error");
 }
 
-Value parse_json(std::string_view text, const std::string& file, ExitCode code) {
+Value parse_json(std::string_view text, const std::string& file, ExitCode code, std::size_t most_string) {
   Tree tree(code);
-  parse_json_events(text, file, code, tree);
+  parse_json_events(text, file, code, tree, most_string);
   return std::move(tree.root);
 }
 

@@ -26,6 +26,7 @@ class JsonEvents {
 
 /// Reads strict JSON with the limits of parse_json, but for duplicate keys, which are the receiver's to find. Events
 /// may throw. Throws InvalidInput with `exit_code`.
-void parse_json_events(std::string_view text, const std::string& file, ExitCode exit_code, JsonEvents& events);
+void parse_json_events(std::string_view text, const std::string& file, ExitCode exit_code, JsonEvents& events,
+                       std::size_t most_string = std::size_t{1} << 20);
 
 }  // namespace sextant

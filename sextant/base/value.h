@@ -49,9 +49,10 @@ inline Value::Value(Array v) : data(std::move(v)) {}
 inline Value::Value(Object v) : data(std::move(v)) {}
 
 /// Strict JSON (RFC 8259). Refuses, with file:line:column, what other readers let pass: duplicate keys, integers beyond
-/// 63 bits, a byte-order mark, NUL, nesting deeper than 64, strings over 1 MiB, over 100,000 values and one for every
-/// eight bytes. Throws InvalidInput with `exit_code`.
-Value parse_json(std::string_view text, const std::string& file, ExitCode exit_code = ExitCode::kInvalid);
+/// 63 bits, a byte-order mark, NUL, nesting deeper than 64, strings over `most_string` bytes, over 100,000 values and
+/// one for every eight bytes. Throws InvalidInput with `exit_code`.
+Value parse_json(std::string_view text, const std::string& file, ExitCode exit_code = ExitCode::kInvalid,
+                 std::size_t most_string = std::size_t{1} << 20);
 
 /// JSON text of a value: one line, or indented by two.
 std::string to_json(const Value& value, bool indented = false);

@@ -21,11 +21,6 @@ WindowSampler::WindowSampler(Tokens tokens, std::int64_t sequence, std::uint64_t
       windows_((tokens_.size() - 1) / sequence),
       seed_(seed),
       packing_(packing) {
-  if (packing == Packing::kSeparate && tokens_.vocabulary() != kByteVocabulary)
-    throw InvalidInput(
-        str(printable(tokens_.path()), ": has a vocabulary of ", tokens_.vocabulary(),
-            "; data.documents = \"separate\" knows the end of a document in byte-level tokens only (vocabulary ",
-            kByteVocabulary, ")"));
   if (windows_ < 1)
     throw InvalidInput(
         str(printable(tokens_.path()), ": has ", tokens_.size(), " tokens, too few for one sequence of ", sequence_,
@@ -51,7 +46,7 @@ void WindowSampler::operator()(std::int64_t sample, const SampleView& view) cons
     if (packing_ == Packing::kIgnore) continue;
     view.first[at] = document;
     view.positions[at] = static_cast<std::int32_t>(s) - document;
-    if (view.ids[at] == kEndOfText) {
+    if (view.ids[at] == tokens_.end_of_text()) {
       document = static_cast<std::int32_t>(s) + 1;
       view.labels[at] = kIgnored;  // the next document does not follow from this one
     }

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "sextant/base/errors.h"
+#include "sextant/runtime/data/tokenizer.h"
 
 namespace sextant {
 namespace {
@@ -76,9 +77,9 @@ TEST(WindowSampler, AnEpochVisitsEachWindowOnceInAnOrderOfItsOwn) {  // D1 of do
 TEST(WindowSampler, SeparateDocumentsDoNotSeeEachOther) {
   const std::string path = folder() + "docs.tokens";
   TokenWriter writer(path, kByteVocabulary);
-  writer.document("ab");
-  writer.document("cde");
-  writer.document("fghijk");
+  writer.document(Tokenizer::bytes().encode("ab"));
+  writer.document(Tokenizer::bytes().encode("cde"));
+  writer.document(Tokenizer::bytes().encode("fghijk"));
   EXPECT_EQ(writer.finish(), 14);
   const WindowSampler sampler(Tokens::open(path), 13, 1, Packing::kSeparate);
   Sample s(13);

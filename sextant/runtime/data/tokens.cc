@@ -10,10 +10,11 @@ namespace {
 struct Header {
   char magic[8];
   std::uint32_t version, width;
-  std::uint64_t vocabulary, count;
+  std::uint64_t vocabulary, count, tokenizer;
+  std::int64_t end_of_text;
 };
 constexpr char kMagic[] = "SXTOKENS";
-static_assert(sizeof(Header) == 32);
+static_assert(sizeof(Header) == 48);
 
 }  // namespace
 
@@ -56,7 +57,7 @@ Tokens Tokens::open(const std::string& path) {
     corrupt(str("has ", bytes.size(), " bytes, less than its header of ", sizeof(Header)));
   Header h;
   std::memcpy(&h, bytes.data(), sizeof h);
-  if (h.version != 1) corrupt(str("version ", h.version, ", known: 1"));
+  if (h.version != 2) corrupt(str("version ", h.version, ", known: 2"));
   if (h.width != 2 && h.width != 4) corrupt(str(h.width, " bytes per token, known: 2, 4"));
   if (h.vocabulary == 0 || h.vocabulary > (std::uint64_t{1} << 31)) corrupt(str("vocabulary ", h.vocabulary));
   const std::uint64_t held = (bytes.size() - sizeof(Header)) / h.width,
@@ -64,7 +65,10 @@ Tokens Tokens::open(const std::string& path) {
   if (h.count != held || beyond != 0)
     corrupt(str("its header says ", h.count, " tokens, the file holds ", held,
                 beyond ? str(" and ", beyond, " bytes more") : ""));
+  if (h.end_of_text < 0 || static_cast<std::uint64_t>(h.end_of_text) >= h.vocabulary)
+    corrupt(str("its end-of-text token is ", h.end_of_text, ", its vocabulary ", h.vocabulary));
   t.width_ = static_cast<int>(h.width);
+  t.end_of_text_ = static_cast<std::int32_t>(h.end_of_text), t.tokenizer_ = h.tokenizer;
   t.count_ = static_cast<std::int64_t>(h.count);
   t.vocabulary_ = static_cast<std::int64_t>(h.vocabulary);
   t.text_ = reinterpret_cast<const unsigned char*>(bytes.data()) + sizeof(Header);
@@ -74,7 +78,9 @@ Tokens Tokens::open(const std::string& path) {
   return t;
 }
 
-TokenWriter::TokenWriter(const std::string& path, std::int64_t vocabulary) : file_(path), vocabulary_(vocabulary) {
+TokenWriter::TokenWriter(const std::string& path, std::int64_t vocabulary, std::int32_t end_of_text,
+                         std::uint64_t tokenizer)
+    : file_(path), vocabulary_(vocabulary), end_of_text_(end_of_text), tokenizer_(tokenizer) {
   if (!file_.is_regular())
     throw InvalidInput(
         str(printable(path), ": is no regular file; a token file is completed at its start, so give a file"),
@@ -83,21 +89,30 @@ TokenWriter::TokenWriter(const std::string& path, std::int64_t vocabulary) : fil
   file_.write(&place, sizeof place);  // completed by finish()
 }
 
-void TokenWriter::flush() {
-  file_.write(buffer_.data(), buffer_.size() * sizeof buffer_[0]);
-  buffer_.clear();
+void TokenWriter::document(std::span<const std::int32_t> ids) {
+  std::vector<std::byte> bytes;
+  const auto put = [&](std::int32_t id) {
+    const auto* from = reinterpret_cast<const std::byte*>(&id);  // little-endian: the low bytes come first
+    bytes.insert(bytes.end(), from, from + width());
+  };
+  for (const std::int32_t id : ids) put(id);
+  put(end_of_text_);
+  add_raw(bytes);
 }
 
-void TokenWriter::document(std::string_view text) {
-  for (const char c : text) buffer_.push_back(static_cast<unsigned char>(c));
-  buffer_.push_back(static_cast<std::uint16_t>(kEndOfText));
-  count_ += static_cast<std::int64_t>(text.size()) + 1;
-  if (buffer_.size() > (std::size_t{1} << 20)) flush();
+void TokenWriter::add_raw(std::span<const std::byte> tokens) {
+  file_.write(tokens.data(), tokens.size());
+  count_ += static_cast<std::int64_t>(tokens.size()) / width();
 }
 
 std::int64_t TokenWriter::finish() {
-  flush();
-  Header h{{}, 1, 2, static_cast<std::uint64_t>(vocabulary_), static_cast<std::uint64_t>(count_)};
+  Header h{{},
+           2,
+           static_cast<std::uint32_t>(width()),
+           static_cast<std::uint64_t>(vocabulary_),
+           static_cast<std::uint64_t>(count_),
+           tokenizer_,
+           end_of_text_};
   std::memcpy(h.magic, kMagic, 8);
   file_.write_at(0, &h, sizeof h);
   file_.commit();

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "sextant/base/errors.h"
 #include "sextant/base/mapped_file.h"
 #include "sextant/base/random.h"
 #include "sextant/runtime/checkpoint/weights.h"
 #include "sextant/runtime/comm/threads.h"
+#include "sextant/runtime/data/tokenizer.h"
 #include "sextant/runtime/train/trainer.h"
 
 namespace sextant {
@@ -25,6 +27,12 @@ std::int32_t draw(std::span<const float> logits, double temperature, double unif
   return static_cast<std::int32_t>(logits.size()) - 1;
 }
 
+Tokenizer tokenizer_of(const GenerateOptions& options) {
+  if (!options.tokenizer.empty()) return Tokenizer::open(options.tokenizer);
+  const std::string own = options.folder + "/tokenizer.json";
+  return std::filesystem::exists(own) ? Tokenizer::open(own) : Tokenizer::bytes();
+}
+
 }  // namespace
 
 void generate(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
@@ -32,15 +40,18 @@ void generate(const GenerateOptions& options, const std::function<void(std::stri
   const ModelConfig config = read_config(parse_json(read_file(config_file, 1 << 20), config_file), config_file);
   const WeightFiles weights = WeightFiles::open(options.folder);
   check_weights(weights, build_model(config, {1, 1, DType::kF32}));
-  if (config.vocabulary < kByteVocabulary)
-    throw InvalidInput(str(printable(options.folder), ": a vocabulary of ", config.vocabulary,
-                           " is too small for the byte-level tokenizer, which has ", kByteVocabulary));
-  std::vector<std::int32_t> text;
-  for (const char c : options.prompt) text.push_back(static_cast<unsigned char>(c));
-  if (text.empty()) text.push_back(kEndOfText);
+  const Tokenizer tokenizer = tokenizer_of(options);
+  if (config.vocabulary < tokenizer.vocabulary())
+    throw InvalidInput(str(printable_path(options.folder), ": the model has a vocabulary of ", config.vocabulary,
+                           ", the ", tokenizer.is_bytes() ? "byte-level tokenizer" : "tokenizer", " one of ",
+                           tokenizer.vocabulary()));
+  std::vector<std::int32_t> text = tokenizer.encode(options.prompt);
+  if (text.empty() && tokenizer.end_of_text() < 0)
+    throw InvalidInput("this tokenizer has no token to start from; give a --prompt", ExitCode::kUsage);
+  if (text.empty()) text.push_back(tokenizer.end_of_text());
 
-  if (static_cast<std::int64_t>(options.prompt.size()) > config.trained_sequence)
-    throw InvalidInput(str("the prompt has ", options.prompt.size(), " tokens, more than the ", config.trained_sequence,
+  if (static_cast<std::int64_t>(text.size()) > config.trained_sequence)
+    throw InvalidInput(str("the prompt has ", text.size(), " tokens, more than the ", config.trained_sequence,
                            " that the model was trained on; use a shorter one"),
                        ExitCode::kUsage);
   // The window is computed anew for each token; it grows in steps, so that few programs are built.
@@ -72,13 +83,12 @@ void generate(const GenerateOptions& options, const std::function<void(std::stri
         const std::int64_t row = length - begin - 1;
         const double uniform = RandomStream(options.seed, Purpose::kSampling).uniform(static_cast<std::uint64_t>(made));
         const std::int32_t token =
-            draw({logits.as<float>() + row * config.vocabulary, static_cast<std::size_t>(kByteVocabulary)},
+            draw({logits.as<float>() + row * config.vocabulary, static_cast<std::size_t>(tokenizer.vocabulary())},
                  options.temperature, uniform);
         ++made;
         text.push_back(token);
-        if (token == kEndOfText) return;
-        const char byte = static_cast<char>(token);
-        on_text({&byte, 1});
+        if (token == tokenizer.end_of_text()) return;
+        on_text(tokenizer.decode(token));
       }
     }
   });

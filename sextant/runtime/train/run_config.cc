@@ -88,6 +88,7 @@ RunConfig read_run(const std::string& path, const std::vector<Override>& overrid
 
   Fields data(run.find("data"), path, "[data]");
   c.train_data = resolved(data.text("train"), path);
+  c.tokenizer = resolved(data.text_or("tokenizer", ""), path);
   c.packing = data.one_of_or("documents", "joined", {"joined", "separate"}) == "separate" ? Packing::kSeparate
                                                                                           : Packing::kIgnore;
   data.finish();

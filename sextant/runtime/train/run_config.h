@@ -15,6 +15,7 @@ struct RunConfig {
   Plan plan;
   OptimizerConfig optimizer;
   std::string train_data;  ///< text or token file
+  std::string tokenizer;   ///< tokenizer.json that made it, which goes into the output; "" for bytes, or to leave it
   Packing packing = Packing::kIgnore;
   std::int64_t steps = 100;
   std::int64_t stop_after = 0;  ///< ends behind this step of the `steps` that the schedule spans; 0: at the end

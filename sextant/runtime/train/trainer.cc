@@ -10,8 +10,10 @@
 
 #include "sextant/base/atomic_file.h"
 #include "sextant/base/errors.h"
+#include "sextant/base/mapped_file.h"
 #include "sextant/runtime/checkpoint/weights.h"
 #include "sextant/runtime/comm/threads.h"
+#include "sextant/runtime/data/tokenizer.h"
 #include "sextant/runtime/train/agreement.h"
 
 namespace sextant {
@@ -81,13 +83,20 @@ void require_memory(const std::string& what, const MemoryPlan& plan, int ranks) 
 }
 
 std::vector<std::string> files_of(const RunConfig& config) {
-  return {config.file, config.model_file, config.train_data, config.initial_weights};
+  return {config.file, config.model_file, config.train_data, config.tokenizer, config.initial_weights};
 }
 
 Prepared prepare(const RunConfig& config, int ranks_here) {
   if (const std::string why = config.model.not_trained(); !why.empty())
     throw InvalidInput(str(printable(config.file), ": [model] config: ", config.model.family, ": ", why));
   const Tokens tokens = Tokens::open(config.train_data);
+  if (!config.tokenizer.empty()) {
+    const Tokenizer tokenizer = Tokenizer::open(config.tokenizer);
+    if (tokenizer.digest() != tokens.tokenizer())
+      throw InvalidInput(str(printable_path(config.train_data), ": was not made with data.tokenizer ",
+                             printable_path(config.tokenizer), "; make it with: sextant data TEXT --tokenizer ",
+                             printable_path(config.tokenizer), " --out FILE"));
+  }
   if (tokens.vocabulary() > config.model.vocabulary)
     throw InvalidInput(str(printable(config.train_data), ": has a vocabulary of ", tokens.vocabulary(),
                            ", the model one of ", config.model.vocabulary,
@@ -237,6 +246,10 @@ void Run::end(Executor& executor) {
   Value source = config_.model.source;
   source.set("_trained_sequence", config_.workload.sequence);
   write_file(config_file(), to_json(source, true) + "\n");
+  if (!config_.tokenizer.empty()) {
+    const std::string copy = config_.output + "/tokenizer.json";
+    if (!same_file(copy, config_.tokenizer)) write_file(copy, read_file(config_.tokenizer, std::int64_t{1} << 28));
+  }
 }
 
 RunSummary Run::finish(double peak_flops) {

@@ -72,14 +72,15 @@ void fill_step(Executor& executor, const RunConfig& config, const SampleSource& 
                int data_rank);
 
 struct GenerateOptions {
-  std::string folder;  ///< made by train: config.json and model.safetensors
+  std::string folder;     ///< config.json, safetensors and perhaps tokenizer.json
+  std::string tokenizer;  ///< tokenizer.json; "": the folder's, or bytes if it has none
   std::string prompt;
   std::int64_t tokens = 200;
   double temperature = 0.8;
   std::uint64_t seed = 1;
   int threads = 1;
 };
-/// Continues a prompt with the byte-level tokenizer; `on_text` gets each piece as it is made.
+/// Continues a prompt; `on_text` gets each piece as it is made.
 void generate(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text);
 
 }  // namespace sextant
