@@ -57,6 +57,6 @@ void require_json(const Arguments& arguments, const std::vector<std::string>& ot
 /// Says an error on standard error; returns the exit code, which start_mpirun gets too.
 int report_error(const std::exception_ptr& error);
 
-extern const Command train, generate, data, check, presets;
+extern const Command train, generate, data, check, presets, doctor;
 
 }  // namespace sextant::cli

@@ -29,9 +29,9 @@ int run_presets(const Arguments& a) {
     const ModelConfig c = find_model(p.name);
     const std::int64_t parameters = build_model(c, {}).num_parameters();
     char line[160];
-    std::snprintf(line, sizeof line, "%-22s %-6s %4lld layers  width %6lld  %20s parameters\n", p.name.c_str(),
+    std::snprintf(line, sizeof line, "%-26s %-12s %4lld layers  width %6lld  %18s parameters%s\n", p.name.c_str(),
                   c.family.c_str(), static_cast<long long>(c.layers), static_cast<long long>(c.width),
-                  with_commas(parameters).c_str());
+                  with_commas(parameters).c_str(), c.not_trained().empty() ? "" : "  (not trained yet)");
     if (!a.has("--json")) std::cout << line;
     Value v;
     v.set("name", p.name);
@@ -39,6 +39,7 @@ int run_presets(const Arguments& a) {
     v.set("layers", c.layers);
     v.set("width", c.width);
     v.set("parameters", parameters);
+    v.set("trains", c.not_trained().empty());
     all.push_back(std::move(v));
   }
   write_json(a, Value(std::move(all)));

@@ -49,8 +49,23 @@ with tempfile.TemporaryDirectory() as folder:
 
     run("data", folder + "/text.txt", folder + "/short.txt", "--out", folder + "/two.tokens")
     tokens = json.loads(run("data", folder + "/text.txt", folder + "/short.txt", "--out", folder + "/two.tokens", "--json"))
-    assert tokens == {"tokens": len(open(folder + "/text.txt").read()) + 6 + 2, "documents": 2, "vocabulary": 257}, tokens
+    seconds = tokens.pop("seconds")
+    text_bytes = len(open(folder + "/text.txt").read()) + 6
+    assert seconds > 0 and tokens == {"files": 2, "bytes": text_bytes, "tokens": text_bytes + 2, "documents": 2, "vocabulary": 257, "parts": 1, "reused_parts": 0}, tokens
     run("train", run_file, "data.train=two.tokens", "data.documents=separate")
+
+    # A tokenizer of our own: learned, used, kept beside the weights, and found there again.
+    run("data", folder + "/text.txt", "--train-tokenizer", folder + "/small.json", "--vocabulary", "300", "--out", folder + "/small.tokens")
+    with open(folder + "/bpe.toml", "w") as file:
+        file.write(open(run_file).read().replace("text.txt", "small.tokens").replace("model.json", "bpe.json").replace("[data]\n", '[data]\ntokenizer = "small.json"\n'))
+    with open(folder + "/bpe.json", "w") as file:
+        file.write(open(folder + "/model.json").read().replace("257", "300"))
+    run("train", folder + "/bpe.toml", f"train.output={folder}/bpe")
+    assert open(folder + "/bpe/tokenizer.json").read() == open(folder + "/small.json").read()
+    assert run("generate", folder + "/bpe", "--prompt", "In the", "--tokens", "3").startswith("In the")
+
+    seen = json.loads(run("doctor", "--json"))
+    assert seen["cores"] >= 1 and seen["peak_flops_per_s"] > 1e9 and seen["bandwidth_bytes_per_s"] > 1e8 and isinstance(seen["problems"], list)
 
     presets = json.loads(run("presets", "--json"))
     assert len(presets) == 90 and {p["name"]: p["parameters"] for p in presets}["gpt2"] == 124439808

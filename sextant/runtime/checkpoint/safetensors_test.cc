@@ -152,9 +152,10 @@ TEST(Weights, WrongModelsAreNamedByTensor) {
     return std::string("none");
   };
   EXPECT_EQ(error(one), "none");
-  EXPECT_EQ(error(two), path +
-                            ": has no tensor transformer.h.1.ln_1.weight, which this model needs (it has "
-                            "transformer.h.0.ln_1.weight)");
+  EXPECT_EQ(error(two),
+            path +
+                "/model.safetensors: has no tensor transformer.h.1.ln_1.weight, which this model needs (it has "
+                "transformer.h.0.ln_1.weight)");
   EXPECT_EQ(error(wide),
             path + "/model.safetensors: tensor transformer.wte.weight is [11, 8], this model needs [11, 16]");
   save_weights(path, two, bytes(two));

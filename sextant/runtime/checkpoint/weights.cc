@@ -50,37 +50,6 @@ bool is_plain_name(const std::string& name) {
          name.find('\\') == std::string::npos && printable(name, 255) == name;
 }
 
-// The shards of an index in the order of their names, each with the tensors that the index expects in it.
-std::map<std::string, std::set<std::string>> read_index(const std::string& path, std::int64_t& total_size) {
-  const Value json = parse_json(read_file(path, kMaxIndex), path, ExitCode::kCorrupt);
-  try {
-    Fields f(&json, path, "");
-    f.known("metadata");
-    total_size = -1;
-    if (f.has("metadata")) {
-      Fields m(f.member("metadata"), path, "metadata");
-      if (m.has("total_size")) total_size = static_cast<std::int64_t>(m.number("total_size", 0, 0x1p62));
-    }
-    f.known("weight_map");
-    const Value* map = json.find("weight_map");
-    const auto* entries = map ? std::get_if<Value::Object>(&map->data) : nullptr;
-    if (!entries || entries->empty()) f.fail("weight_map", "expected an object that gives each tensor its file");
-    f.finish();
-    std::map<std::string, std::set<std::string>> shards;
-    for (const Member& m : *entries) {
-      const auto* file = std::get_if<std::string>(&m.value.data);
-      if (!file) f.fail("weight_map", str("tensor ", printable(m.key, 80), ": its file is no string"));
-      if (!is_plain_name(*file))
-        f.fail("weight_map",
-               str("tensor ", printable(m.key, 80), ": its file \"", printable(*file, 80), "\" is no plain file name"));
-      shards[*file].insert(m.key);
-    }
-    return shards;
-  } catch (const InvalidInput& e) {
-    throw InvalidInput(e.what(), ExitCode::kCorrupt);
-  }
-}
-
 // Buffers that are saved with some models and are no parameters.
 bool is_buffer(std::string_view name) {
   for (const std::string_view end : {".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias",
@@ -201,6 +170,35 @@ class Matching {
 
 }  // namespace
 
+WeightIndex read_index(std::string_view text, const std::string& path) {
+  const Value json = parse_json(text, path, ExitCode::kCorrupt);
+  WeightIndex out;
+  try {
+    Fields f(&json, path, "");
+    f.known("metadata");
+    if (f.has("metadata")) {
+      Fields m(f.member("metadata"), path, "metadata");
+      if (m.has("total_size")) out.total_size = static_cast<std::int64_t>(m.number("total_size", 0, 0x1p62));
+    }
+    f.known("weight_map");
+    const Value* map = json.find("weight_map");
+    const auto* entries = map ? std::get_if<Value::Object>(&map->data) : nullptr;
+    if (!entries || entries->empty()) f.fail("weight_map", "expected an object that gives each tensor its file");
+    f.finish();
+    for (const Member& m : *entries) {
+      const auto* file = std::get_if<std::string>(&m.value.data);
+      if (!file) f.fail("weight_map", str("tensor ", printable(m.key, 80), ": its file is no string"));
+      if (!is_plain_name(*file))
+        f.fail("weight_map",
+               str("tensor ", printable(m.key, 80), ": its file \"", printable(*file, 80), "\" is no plain file name"));
+      out.files[*file].insert(m.key);
+    }
+    return out;
+  } catch (const InvalidInput& e) {
+    throw InvalidInput(e.what(), ExitCode::kCorrupt);
+  }
+}
+
 WeightFiles WeightFiles::open(const std::string& path) {
   WeightFiles out;
   out.path_ = path;
@@ -226,8 +224,8 @@ WeightFiles WeightFiles::open(const std::string& path) {
     out.files_.push_back(Safetensors::open(path));
     return out;
   }
-  std::int64_t promised = -1, total = 0;
-  const auto shards = read_index(index, promised);
+  std::int64_t total = 0;
+  const auto [shards, promised] = read_index(read_file(index, kMaxIndex), index);
   const std::string folder = std::filesystem::path(index).parent_path();
   if (is_folder && !shards.contains(kOne) && exists(path + "/" + kOne))
     corrupt(path, str("has both ", kOne, " and ", kIndex, ", which names other files; remove one of them"));

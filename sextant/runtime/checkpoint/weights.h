@@ -2,6 +2,7 @@
 // Weights of a model in files with Hugging Face's names and shapes: one safetensors file, or several with an index.
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 
 #include "sextant/model/model.h"
@@ -11,6 +12,14 @@ namespace sextant {
 
 /// The elements of a parameter by its logical name, in the model's dtype.
 using ParameterBytes = std::function<std::span<std::byte>(const std::string& name)>;
+
+/// What model.safetensors.index.json says.
+struct WeightIndex {
+  std::map<std::string, std::set<std::string>> files;  ///< by name, each with its tensors
+  std::int64_t total_size = -1;                        ///< bytes of all tensors; -1 if it does not say
+};
+/// Throws InvalidInput (corrupt) if anything is off, or a file name is more than a name.
+WeightIndex read_index(std::string_view json, const std::string& file);
 
 /// The tensors of a model's files.
 class WeightFiles {

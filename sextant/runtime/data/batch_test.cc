@@ -119,8 +119,9 @@ TEST(Tokens, BadFilesSayWhatIsOff) {
       "short.txt: has 4 tokens, too few for one sequence of 8 and its next token; use sequence <= 3 or more text");
   EXPECT_EQ(
       error_of(file("cut.tokens", "SXTOKENS\1\0")),
-      "cut.tokens: damaged token file: has 9 bytes, less than its header of 32; make it again with 'sextant data'");
-  std::string header("SXTOKENS\1\0\0\0\2\0\0\0\1\1\0\0\0\0\0\0\x5\0\0\0\0\0\0\0", 32);
+      "cut.tokens: damaged token file: has 9 bytes, less than its header of 48; make it again with 'sextant data'");
+  std::string header("SXTOKENS\2\0\0\0\2\0\0\0\1\1\0\0\0\0\0\0\x5\0\0\0\0\0\0\0", 32);
+  header += std::string(8, '\0') + std::string("\0\1\0\0\0\0\0\0", 8);  // bytes; token 256 ends a document
   EXPECT_EQ(
       error_of(file("few.tokens", header + "abcd")),
       "few.tokens: damaged token file: its header says 5 tokens, the file holds 2; make it again with 'sextant data'");

@@ -179,8 +179,8 @@ CorpusCounts write_corpus(const CorpusPlan& plan, const CorpusOptions& options, 
   if (tokenizer.end_of_text() < 0)
     throw InvalidInput(str(printable_path(tokenizer.name()),
                            ": has no token that ends a text (<|endoftext|> or its like), which separates documents"));
-  TokenWriter writer(out, tokenizer.vocabulary(), tokenizer.end_of_text(), tokenizer.digest());
-  const int width = writer.width();
+  require_writable(out, "--out");
+  const int width = TokenWriter::width_of(tokenizer.vocabulary());
   const std::string folder = out + ".parts";
   make_folder(folder, "--out");
   std::vector<std::string> parts(plan.units.size());
@@ -238,6 +238,7 @@ CorpusCounts write_corpus(const CorpusPlan& plan, const CorpusOptions& options, 
   work();
   for (std::thread& t : threads) t.join();
   if (error) std::rethrow_exception(error);
+  TokenWriter writer(out, tokenizer.vocabulary(), tokenizer.end_of_text(), tokenizer.digest());
   for (const std::string& path : parts) {
     const MappedFile file(path);
     writer.add_raw(file.bytes().subspan(sizeof(PartHeader)));

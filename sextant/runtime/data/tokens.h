@@ -51,7 +51,9 @@ class TokenWriter {
   /// Throws InvalidInput (storage).
   TokenWriter(const std::string& path, std::int64_t vocabulary, std::int32_t end_of_text = kEndOfText,
               std::uint64_t tokenizer = 0);
-  int width() const { return vocabulary_ <= 65536 ? 2 : 4; }
+  /// Bytes of a token in a file of this vocabulary.
+  static int width_of(std::int64_t vocabulary) { return vocabulary <= 65536 ? 2 : 4; }
+  int width() const { return width_of(vocabulary_); }
   /// A document's tokens, without its end.
   void document(std::span<const std::int32_t> ids);
   /// Tokens as the file has them.

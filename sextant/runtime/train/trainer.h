@@ -37,6 +37,11 @@ Value to_value(const RunSummary& summary);
 double model_flops(const Program& program);
 /// Fused multiply-adds of this machine, float32, measured on `threads` threads in a fifth of a second. FLOP/s.
 double measured_peak_flops(int threads);
+/// Bytes that `threads` threads read and write a second when they copy arrays far beyond the caches, measured in about
+/// half a second. B/s.
+double measured_bandwidth(int threads);
+/// FLOP/s of a float32 matrix product of 1024 x 1024 x 1024 on `threads` threads, the best of a few.
+double measured_product_flops(int threads);
 
 struct TrainHooks {
   std::function<void(const Prepared&, double peak_flops)> on_start;  ///< once, before the ranks start
