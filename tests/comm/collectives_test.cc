@@ -231,6 +231,19 @@ TEST_P(Ranks, BytesOfEveryCollectiveAreTheirClosedForm) {
     });
 }
 
+// DeepSpeed #1522: of three values, ranks beyond the third own none, and yet the norm is the same on all.
+TEST_P(Ranks, OneThatOwnsNothingTakesPartInTheNorm) {
+  const int n = GetParam();
+  run_ranks(n, [&](Communicator& c) {
+    std::vector<double> gradients{1, 2, 2}, own(static_cast<std::size_t>(slice_of(3, n, c.rank()).size()));
+    c.reduce_scatter(payload(std::span(gradients)), payload(std::span(own))).wait();
+    double squares = 0;
+    for (const double g : own) squares += g * g;
+    c.all_reduce({&squares, 1, DType::kF64}).wait();
+    EXPECT_EQ(squares, 9.0 * n * n);
+  });
+}
+
 TEST_P(Ranks, AllGatherMayFindTheOwnSliceInItsPlace) {
   const int n = GetParam();
   run_ranks(n, [&](Communicator& c) {

@@ -135,6 +135,13 @@ TEST(LossScale, TheReportedLossIsTheTrainedOne) {  // L8: the mean over all vali
   EXPECT_NEAR(both, sum / 2, 1e-12);
 }
 
+// torchtitan #1733: three accumulations of two microbatches are one batch of six, in whatever groups they come.
+TEST(LossScale, SixMicrobatchesInAnyGroupAreOneBatch) {
+  const ProofOutcome wanted = prove(run_of(tiny_gpt2(2), 12, 1, 1));
+  for (const auto& [ranks, microbatches] : {std::pair{1, 6}, {2, 3}, {3, 2}, {2, 6}, {1, 12}})
+    expect_equal(prove(run_of(tiny_gpt2(2), 12, ranks, microbatches, {1})), wanted, str(ranks, " x ", microbatches));
+}
+
 TEST(LossScale, MicrobatchSizeChangesNothing) {  // M1: 1 x 8, 2 x 4, 4 x 2 of the same samples
   const ProofOutcome wanted = prove(run_of(tiny_llama(2), 8, 1, 1));
   for (const std::int64_t microbatches : {2, 4, 8})
