@@ -42,7 +42,7 @@ void run_threads(int ranks, const std::function<void(Communicator&)>& body, Comm
   std::atomic<int> ended{0};
   // The rank that found a peer missing leaves it some time; one that hangs for good takes no one along.
   const auto end_with_the_others = [&](const std::exception_ptr& error) {
-    constexpr double kMost = 5;
+    constexpr double kMost = 2;
     const double start = steady_seconds();
     while (ended.load() < ranks && steady_seconds() < start + kMost)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -45,7 +45,11 @@ Range visible(const std::int32_t* first, const std::int32_t* last, std::int64_t 
 template <class T>
 struct Scoring {
   T scale, cap, slope = 0;
+  // Without cap and slope a score is only scaled, which the exponential does on its way.
+  bool is_plain() const { return cap == 0 && slope == 0; }
+  T factor() const { return is_plain() ? scale : T{1}; }
   void apply(T* p, std::int64_t from, std::int64_t to, std::int64_t to_own) const {
+    if (is_plain()) return;
     if (cap > 0) {
 #pragma omp simd
       for (std::int64_t j = from; j < to; ++j) p[j] = cap * fast_tanh(p[j] * scale / cap);
@@ -104,11 +108,13 @@ void attention_forward(const KernelCall& c) {
         const Range row_keys = row_range(first_key(first[b * n.S + s], own, rule.window), own, keys);
         const std::int64_t from = row_keys.begin, to = row_keys.end;
         row_scoring.apply(p, from, to, own - keys.begin);
+        const T factor = row_scoring.factor();
         T most = -std::numeric_limits<T>::infinity(), sum = 0;
 #pragma omp simd reduction(max : most)
         for (std::int64_t j = from; j < to; ++j) most = std::max(most, p[j]);
+        most *= factor;
 #pragma omp simd reduction(+ : sum)
-        for (std::int64_t j = from; j < to; ++j) sum += p[j] = fast_exp(p[j] - most);
+        for (std::int64_t j = from; j < to; ++j) sum += p[j] = fast_exp(p[j] * factor - most);
         const T inverse = sum > 0 ? 1 / sum : T{0};
 #pragma omp simd
         for (std::int64_t j = from; j < to; ++j) p[j] *= inverse;
@@ -173,6 +179,13 @@ void attention_backward(const KernelCall& c) {
                 const T bias = slope * static_cast<T>(j - (own - keys.begin));
                 ps[j] = fast_exp(cap * t + bias - log_sum);
                 ds[j] = ps[j] * (ds[j] - delta) * (1 - t * t) * scale;
+              }
+            } else if (slope == 0) {
+              const T scale = scoring.scale;
+#pragma omp simd
+              for (std::int64_t j = from; j < to; ++j) {
+                ps[j] = fast_exp(ps[j] * scale - log_sum);
+                ds[j] = ps[j] * (ds[j] - delta) * scale;
               }
             } else {
               const T scale = scoring.scale;
