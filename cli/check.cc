@@ -40,6 +40,7 @@ int run_check(const Arguments& a) {
       << "  program     " << program.by_pp[0].code.size() << " instructions, " << program.by_pp[0].units.size()
       << " units, " << program.by_pp[0].buckets.size() << " buckets\n"
       << "  memory      " << human(memory.peak) << " a rank at its peak, in " << memory.peak_where << "\n";
+  if (const std::string why = config.model.not_trained(); !why.empty()) out << "  note        " << why << "\n";
   Value tags{Value::Object{}};
   for (int t = 0; t < kNumMemoryTags; ++t) {
     const Bytes b = memory.at_peak[static_cast<std::size_t>(t)];

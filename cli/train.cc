@@ -117,8 +117,8 @@ void print_summary(const RunSummary& s, const RunConfig& config) {
   std::cerr << "Loss: " << s.losses.front() << " -> " << s.losses.back()
             << (s.skipped ? str("; ", s.skipped, " steps were skipped") : "") << "\n";
   if (!config.output.empty())
-    std::cerr << "Weights: " << printable(config.output) << "/model.safetensors   (sextant generate "
-              << printable(config.output) << " --prompt \"In the beginning\")\n";
+    std::cerr << "Weights: in " << printable(config.output) << "   (sextant generate " << printable(config.output)
+              << " --prompt \"In the beginning\")\n";
 }
 
 // Set by Ctrl-C; the step that runs is finished, and weights are saved. A second Ctrl-C ends at once.
@@ -175,7 +175,8 @@ int train_here(const Arguments& a, Communicator* world) {
                            ", or change [plan]"));
   std::vector<std::string> others = files_of(config);
   if (!config.output.empty())
-    for (const char* made : {"/model.safetensors", "/config.json"}) others.push_back(config.output + made);
+    for (const char* made : {"/model.safetensors", "/config.json", "/tokenizer.json"})
+      others.push_back(config.output + made);
   require_apart(config.metrics, "train.metrics", others);
   others.push_back(config.metrics);
   if (first) require_json(a, others);

@@ -48,8 +48,24 @@ void skip_unrelated(Fields& f) {
                           "summary_use_proj",
                           "summary_activation",
                           "summary_first_dropout",
-                          "summary_proj_to_labels"})
+                          "summary_proj_to_labels",
+                          "transformers.js_config",
+                          "is_llama_config",
+                          "unsloth_fixed",
+                          "output_past",
+                          "_num_labels",
+                          "id2label",
+                          "label2id",
+                          "_tokenizer",
+                          "tokenizer_class",
+                          "vocab_file",
+                          "mtp_loss_weight"})
     f.known(key);
+  // What some files say though it is so anyway.
+  for (const char* key : {"use_mrope", "add_cross_attention", "rope_interleaved"})
+    if (f.member(key)) must_be(f, key, false);
+  f.known("use_bidirectional_attention");
+  if (f.has("use_bidirectional_attention")) must_be(f, "use_bidirectional_attention", false);
 }
 
 }  // namespace
@@ -86,44 +102,62 @@ GeluKind gelu_kind(Fields& f, const char* key) {
   return name == "gelu" ? GeluKind::kErf : GeluKind::kTanh;
 }
 
+void read_balance(Fields& f, ModelConfig& c) {
+  const double weight = f.number_or("router_aux_loss_coef", 0, 0, 1e3);
+  if (f.boolean_or("output_router_logits", false)) c.mixture.router.auxiliary = weight;
+}
+
 void must_be(Fields& f, const char* key, bool value) {
   if (f.boolean_or(key, value) != value) f.fail(key, str("only ", value ? "true" : "false", " is offered"));
 }
 
-void read_rope(Fields& f, const std::string& file, ModelConfig& c, bool takes_yarn) {
-  const auto read_scaling = [&](Fields& r) {
-    const std::string key = r.has("rope_type") || !r.has("type") ? "rope_type" : "type";
-    r.known("type"), r.known("rope_type");
-    std::vector<std::string> kinds{"default", "llama3"};
-    if (takes_yarn) kinds.emplace_back("yarn");
-    const std::string kind = r.one_of_or(key, "default", kinds);
-    if (kind == "default") return;
-    RopeScaling& s = c.rope_scaling;
-    s.factor = r.number("factor", 1, 1e6);
-    s.original_length = r.number("original_max_position_embeddings", 1, 1e9);
-    if (kind == "llama3") {
-      s.low_frequency = r.number("low_freq_factor", 1e-6, 1e6);
-      s.high_frequency = r.number("high_freq_factor", s.low_frequency, 1e6);
-      return;
-    }
-    s.kind = RopeScaling::Kind::kYarn;
-    for (const char* more : {"beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate", "attention_factor"})
-      r.known(more);
-  };
-  c.rope_theta = f.number_or("rope_theta", 1e4, 1, 1e12);
+double number_or_none(Fields& f, const char* key, double otherwise) {
+  f.known(key);
+  if (!f.member(key)) return otherwise;
+  return f.has(key) ? f.number(key, 0, 1e12) : 0;
+}
+
+double read_rope(Fields& f, const std::string& file, ModelConfig& c, RopeTakes takes) {
+  double part = -1;
+  c.rope_theta = f.number_or("rope_theta", takes.theta, 1, 1e12);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     f.known(key);
     if (!f.has(key)) continue;
     Fields r(f.member(key), file, key);
     c.rope_theta = r.number_or("rope_theta", c.rope_theta, 1, 1e12);
     r.known("partial_rotary_factor");
-    read_scaling(r);
+    if (r.has("partial_rotary_factor")) {
+      part = r.number("partial_rotary_factor", 0, 1);
+      if (!takes.part && part != 1) r.fail("partial_rotary_factor", "heads of this family turn as a whole");
+    }
+    const std::string kind_key = r.has("rope_type") || !r.has("type") ? "rope_type" : "type";
+    r.known("type"), r.known("rope_type");
+    std::vector<std::string> kinds{"default", "llama3"};
+    if (takes.yarn) kinds.emplace_back("yarn");
+    const std::string kind = r.one_of_or(kind_key, "default", kinds);
+    if (kind != "default") {
+      RopeScaling& s = c.rope_scaling;
+      s.factor = r.number("factor", 1, 1e6);
+      s.original_length = r.number("original_max_position_embeddings", 1, 1e9);
+      if (kind == "llama3") {
+        s.low_frequency = r.number("low_freq_factor", 1e-6, 1e6);
+        s.high_frequency = r.number("high_freq_factor", s.low_frequency, 1e6);
+      } else {
+        s.kind = RopeScaling::Kind::kYarn;
+        for (const char* more : {"beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate", "attention_factor"})
+          r.known(more);
+      }
+    }
     r.finish();
   }
+  return part;
 }
 
-void read_windows(Fields& f, ModelConfig& c, std::int64_t period) {
-  c.attention.window = f.integer_or("sliding_window", 0, 1, kMost);
+void read_windows(Fields& f, ModelConfig& c, std::int64_t period, std::int64_t otherwise) {
+  c.attention.window = otherwise;
+  f.known("sliding_window");
+  if (f.member("sliding_window"))
+    c.attention.window = f.has("sliding_window") ? f.integer("sliding_window", 1, kMost) : 0;
   if (period == 0) c.attention.window = 0;
   std::vector<bool> slides;
   for (std::int64_t i = 0; i < c.layers; ++i) slides.push_back(period > 0 && i % period == 0);
@@ -154,6 +188,28 @@ ModelConfig read_config(const Value& json, const std::string& file) {
   f.finish();
   config.source = json;
   return config;
+}
+
+Value config_to_write(const ModelConfig& config, DType dtype) {
+  const Family& family = family_of(config);
+  Value out{Value::Object{}};
+  for (const Member& m : std::get<Value::Object>(config.source.data))
+    if (m.key[0] != '_' && m.key != "dtype" && m.key != "torch_dtype") out.set(m.key, m.value);
+  for (const std::string& key : family.dropout_keys)
+    if (config.dropout != 0 || out.find(key)) out.set(key, config.dropout);
+  const std::size_t dot = family.attention_dropout_key.find('.');
+  if (dot == std::string::npos) {
+    if (out.find(family.attention_dropout_key)) out.set(family.attention_dropout_key, config.attention_dropout);
+  } else if (const Value* inner = out.find(family.attention_dropout_key.substr(0, dot))) {
+    Value changed = *inner;
+    const std::string key = family.attention_dropout_key.substr(dot + 1);
+    if (changed.find(key)) changed.set(key, config.attention_dropout);
+    out.set(family.attention_dropout_key.substr(0, dot), std::move(changed));
+  }
+  if (!out.find("architectures") && !family.architecture.empty())
+    out.set("architectures", Value::Array{Value(family.architecture)});
+  out.set("torch_dtype", dtype == DType::kF64 ? "float64" : "float32");
+  return out;
 }
 
 }  // namespace sextant

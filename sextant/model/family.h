@@ -22,6 +22,9 @@ struct Family {
   std::string (*tensor)(const std::string& what, const std::string& part, int layer) = nullptr;
   bool transposed = false;  ///< matrices of products are stored [in, out]
   QkvLayout qkv = QkvLayout::kApart;
+  std::vector<std::string> dropout_keys;  ///< fields of the config that say ModelConfig::dropout
+  std::string attention_dropout_key = "attention_dropout";
+  std::string architecture = "";  ///< the class that other programs load it as
 };
 
 /// One function a file family_*.cc.
@@ -39,13 +42,30 @@ const Family& family_of(const ModelConfig& config);
 // What the readers share.
 inline constexpr std::int64_t kMost = std::int64_t{1} << 31, kMostLayers = 2048;
 GeluKind gelu_kind(Fields& f, const char* key);
-/// Rotary base and its stretching, in `rope_theta` and `rope_scaling` or in `rope_parameters` (newer files).
-void read_rope(Fields& f, const std::string& file, ModelConfig& c, bool takes_yarn = false);
-/// Which layers have a window, where `layer_types` says so; else every `period`-th from the first on. No window, none.
-void read_windows(Fields& f, ModelConfig& c, std::int64_t period);
+/// What a family's rotary positions take, and what stands for what is missing.
+struct RopeTakes {
+  bool yarn = false, part = false;  ///< stretching by YaRN; a part of each head
+  double theta = 1e4;
+};
+/// Rotary base and its stretching, in `rope_theta` and `rope_scaling` or in `rope_parameters` (newer files, which win).
+/// Returns the part of a head that turns, or -1 if it is not said.
+double read_rope(Fields& f, const std::string& file, ModelConfig& c, RopeTakes takes = {});
+/// A number where a missing one stands for `otherwise`, and null for none (0).
+double number_or_none(Fields& f, const char* key, double otherwise);
+/// Which layers have a window, where `layer_types` says so; else every `period`-th from the first on. A missing window
+/// is one of `otherwise`; null, or 0, is none.
+void read_windows(Fields& f, ModelConfig& c, std::int64_t period, std::int64_t otherwise = 0);
+/// What a missing field of a family that is like Llama stands for.
+struct LlamaDefaults {
+  std::int64_t kv_heads = 0, head_width = 0;  ///< 0: as many as heads; width / heads
+  double epsilon = 1e-6, theta = 1e4;
+  bool takes_bias = true;  ///< attention_bias is a field of the family
+};
 /// The fields that Llama and what came after it share.
-ModelConfig read_llama_like(Fields& f, const std::string& file, const std::string& family);
+ModelConfig read_llama_like(Fields& f, const std::string& file, const std::string& family, LlamaDefaults defaults = {});
 std::string llama_tensor(const std::string& what, const std::string& part, int layer);
+/// The weight of a router's balance loss: `router_aux_loss_coef`, where `output_router_logits` switches it on.
+void read_balance(Fields& f, ModelConfig& c);
 /// A field that has one value that is offered.
 void must_be(Fields& f, const char* key, bool value);
 

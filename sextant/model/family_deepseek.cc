@@ -24,7 +24,7 @@ ModelConfig read(Fields& f, const std::string& file, const std::string& family) 
   c.ffn_width = f.integer("intermediate_size", 1, kMost);
   c.vocabulary = f.integer("vocab_size", 1, kMost);
   c.max_positions = f.integer("max_position_embeddings", 1, kMost);
-  read_rope(f, file, c, true);
+  read_rope(f, file, c, {.yarn = true});
   c.norm_epsilon = f.number_or("rms_norm_eps", 1e-6, 0, 1);
   f.one_of_or("hidden_act", "silu", {"silu"});
   c.tied_head = f.boolean_or("tie_word_embeddings", false);
@@ -35,22 +35,31 @@ ModelConfig read(Fields& f, const std::string& file, const std::string& family) 
   MixtureConfig& m = c.mixture;
   m.experts = f.integer("n_routed_experts", 1, 1 << 20);
   m.expert_width = f.integer("moe_intermediate_size", 1, kMost);
-  m.shared_width = f.integer_or("n_shared_experts", 0, 0, 1024) * m.expert_width;
-  m.first_dense = f.integer_or("first_k_dense_replace", 0, 0, c.layers);
+  // The two classes have different values for what is missing, so these must be said.
+  f.known("n_shared_experts");
+  m.shared_width =
+      (f.member("n_shared_experts") && !f.has("n_shared_experts") ? 0 : f.integer("n_shared_experts", 0, 1024)) *
+      m.expert_width;
+  m.first_dense = f.integer("first_k_dense_replace", 0, c.layers);
   f.integer_or("moe_layer_freq", 1, 1, 1);
   m.router.top_k = f.integer("num_experts_per_tok", 1, m.experts);
-  m.router.groups = f.integer_or("n_group", 1, 1, m.experts);
-  m.router.groups_chosen = f.integer_or("topk_group", 1, 1, m.router.groups);
+  const std::string method = f.one_of_or("topk_method", family == "deepseek_v3" ? "noaux_tc" : "greedy",
+                                         {"greedy", "group_limited_greedy", "noaux_tc"});
+  m.router.groups = f.integer_or("n_group", family == "deepseek_v3" ? 8 : 1, 1, m.experts);
+  m.router.groups_chosen = f.integer_or("topk_group", family == "deepseek_v3" ? 4 : 1, 1, m.router.groups);
+  if (method == "greedy") m.router.groups = m.router.groups_chosen = 1;
   if (m.experts % m.router.groups != 0)
     f.fail("n_group", str("found ", m.router.groups, ", which does not divide n_routed_experts = ", m.experts));
-  m.router.sigmoid = f.one_of_or("scoring_func", "softmax", {"softmax", "sigmoid"}) == "sigmoid";
-  m.router.normalises = f.boolean_or("norm_topk_prob", false);
-  m.router.scale = f.number_or("routed_scaling_factor", 1, 0, 1e6);
+  const std::string scores = family == "deepseek_v3" ? "sigmoid" : "softmax";
+  m.router.sigmoid = f.one_of_or("scoring_func", scores, {"softmax", "sigmoid"}) == "sigmoid";
+  m.router.normalises = f.boolean("norm_topk_prob");
+  m.router.scale = f.number("routed_scaling_factor", 0, 1e6);
   m.router.auxiliary = f.number_or("aux_loss_alpha", 0, 0, 1e3);
-  f.one_of_or("topk_method", "greedy", {"greedy", "group_limited_greedy", "noaux_tc"});
   // Layers that predict further tokens are extra heads of the training; they are not part of this model.
   f.known("num_nextn_predict_layers");
-  for (const char* key : {"seq_aux", "ep_size", "quantization_config"}) f.known(key);
+  for (const char* key : {"seq_aux", "ep_size", "quantization_config", "qk_head_dim"}) f.known(key);
+  must_be(f, "rope_interleave", true);
+  must_be(f, "mlp_bias", false);
   return c;
 }
 

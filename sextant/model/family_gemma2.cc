@@ -35,11 +35,12 @@ ModelConfig read(Fields& f, const std::string& file) {
   c.norm_order = NormOrder::kBoth;
   c.norm_one_more = true;
   c.attention.scale = 1 / std::sqrt(f.number_or("query_pre_attn_scalar", 256, 1e-3, 1e9));
-  c.attention.softcap = f.number_or("attn_logit_softcapping", 0, 0, 1e9);
-  c.head_softcap = f.number_or("final_logit_softcapping", 0, 0, 1e9);
+  c.attention.softcap = number_or_none(f, "attn_logit_softcapping", 50);
+  c.head_softcap = number_or_none(f, "final_logit_softcapping", 30);
   c.embedding_scale = std::sqrt(static_cast<double>(c.width));
   f.known("cache_implementation");
-  read_windows(f, c, 2);
+  f.known("sliding_window_size");  // an older name beside sliding_window
+  read_windows(f, c, 2, 4096);
   return c;
 }
 
@@ -53,6 +54,8 @@ std::string tensor(const std::string& what, const std::string& part, int layer) 
 
 }  // namespace
 
-std::vector<Family> gemma2_families() { return {{"gemma2", read, tensor}}; }
+std::vector<Family> gemma2_families() {
+  return {{"gemma2", read, tensor, false, QkvLayout::kApart, {}, "attention_dropout", "Gemma2ForCausalLM"}};
+}
 
 }  // namespace sextant

@@ -50,6 +50,9 @@ std::string tensor(const std::string& what, const std::string& part, int layer) 
 
 }  // namespace
 
-std::vector<Family> gpt2_families() { return {{"gpt2", read, tensor, true, QkvLayout::kJoined}}; }
+std::vector<Family> gpt2_families() {
+  return {
+      {"gpt2", read, tensor, true, QkvLayout::kJoined, {"resid_pdrop", "embd_pdrop"}, "attn_pdrop", "GPT2LMHeadModel"}};
+}
 
 }  // namespace sextant

@@ -18,12 +18,11 @@ ModelConfig read(Fields& f, const std::string& file) {
   c.ffn_width = f.integer("intermediate_size", 1, kMost);
   c.vocabulary = f.integer("vocab_size", 1, kMost);
   c.max_positions = f.integer("max_position_embeddings", 1, kMost);
-  double share = f.number_or("rotary_pct", 0.25, 0, 1);
+  // The older names count where `rope_parameters` does not say it.
+  const double base = f.number_or("rotary_emb_base", 1e4, 1, 1e12), older = f.number_or("rotary_pct", 0.25, 0, 1);
+  const double newer = read_rope(f, file, c, {.part = true, .theta = base});
+  const double share = newer >= 0 ? newer : f.number_or("partial_rotary_factor", older, 0, 1);
   f.known("partial_rotary_factor");
-  read_rope(f, file, c);
-  if (f.has("rotary_emb_base")) c.rope_theta = f.number("rotary_emb_base", 1, 1e12);
-  f.known("rotary_emb_base");
-  if (f.has("partial_rotary_factor")) share = f.number("partial_rotary_factor", 0, 1);
   c.rotary_width = static_cast<std::int64_t>(share * static_cast<double>(c.head_width));
   if (c.rotary_width < 2 || c.rotary_width % 2 != 0)
     f.fail("rotary_pct", str("turns ", c.rotary_width, " of the ", c.head_width,
@@ -35,6 +34,8 @@ ModelConfig read(Fields& f, const std::string& file) {
   c.dropout = f.number_or("hidden_dropout", 0, 0, 0.95);
   c.attention_dropout = f.number_or("attention_dropout", 0, 0, 0.95);
   f.known("classifier_dropout");
+  for (const char* key : {"hidden_dropout_prob", "attention_probs_dropout_prob"})
+    if (f.number_or(key, 0, 0, 1) != 0) f.fail(key, "is not this family's name; use hidden_dropout, attention_dropout");
   c.parallel_branches = f.boolean_or("use_parallel_residual", true);
   c.qkv_bias = c.attention_out_bias = f.boolean_or("attention_bias", true);
   c.ffn_bias = true;
@@ -59,6 +60,15 @@ std::string tensor(const std::string& what, const std::string& part, int layer) 
 
 }  // namespace
 
-std::vector<Family> gpt_neox_families() { return {{"gpt_neox", read, tensor, false, QkvLayout::kByHead}}; }
+std::vector<Family> gpt_neox_families() {
+  return {{"gpt_neox",
+           read,
+           tensor,
+           false,
+           QkvLayout::kByHead,
+           {"hidden_dropout"},
+           "attention_dropout",
+           "GPTNeoXForCausalLM"}};
+}
 
 }  // namespace sextant

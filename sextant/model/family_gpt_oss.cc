@@ -18,7 +18,9 @@ ModelConfig read(Fields& f, const std::string& file) {
   c.ffn_width = f.integer("intermediate_size", 1, kMost);
   c.vocabulary = f.integer("vocab_size", 1, kMost);
   c.max_positions = f.integer("max_position_embeddings", 1, kMost);
-  read_rope(f, file, c, true);
+  if (!f.member("rope_scaling") && !f.member("rope_parameters"))
+    f.fail("rope_scaling", "is missing, expected how positions are stretched (null for not at all)");
+  read_rope(f, file, c, {.yarn = true, .theta = 150000});
   c.norm_epsilon = f.number_or("rms_norm_eps", 1e-5, 0, 1);
   f.one_of_or("hidden_act", "silu", {"silu"});
   c.tied_head = f.boolean_or("tie_word_embeddings", false);
@@ -28,16 +30,16 @@ ModelConfig read(Fields& f, const std::string& file) {
   c.attention.sinks = true;
   c.ffn = Ffn::kClampedSwiglu;
   if (f.number_or("swiglu_limit", 7, 0, 1e6) != 7) f.fail("swiglu_limit", "only 7 is offered");
+  if (f.number_or("swiglu_alpha", 1.702, 0, 1e6) != 1.702) f.fail("swiglu_alpha", "only 1.702 is offered");
   MixtureConfig& m = c.mixture;
   m.experts = f.integer("num_local_experts", 1, 1 << 20);
   m.expert_width = c.ffn_width;
   m.router.top_k = f.integer("num_experts_per_tok", 1, m.experts);
   m.router.normalises = true;
-  m.router.auxiliary = f.number_or("router_aux_loss_coef", 0, 0, 1e3);
+  read_balance(f, c);
   m.biases = true;
-  for (const char* key : {"experts_per_token", "output_router_logits", "quantization_config", "initial_context_length"})
-    f.known(key);
-  read_windows(f, c, 2);
+  for (const char* key : {"experts_per_token", "quantization_config", "initial_context_length"}) f.known(key);
+  read_windows(f, c, 2, 128);
   return c;
 }
 

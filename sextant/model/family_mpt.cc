@@ -13,7 +13,8 @@ ModelConfig read(Fields& f, const std::string& file) {
   c.heads = c.kv_heads = f.integer("n_heads", 1, kMost);
   if (c.width % c.heads != 0) f.fail("n_heads", str("found ", c.heads, ", which does not divide d_model = ", c.width));
   c.head_width = c.width / c.heads;
-  c.ffn_width = f.integer_or("expansion_ratio", 4, 1, 1024) * c.width;
+  const double expansion = f.number_or("expansion_ratio", 4, 1, 1024);  // some files have 4.0
+  c.ffn_width = static_cast<std::int64_t>(expansion * static_cast<double>(c.width));
   c.max_positions = f.integer("max_seq_len", 1, kMost);
   c.vocabulary = f.integer("vocab_size", 1, kMost);
   const bool biases = !f.boolean_or("no_bias", true);
@@ -25,14 +26,14 @@ ModelConfig read(Fields& f, const std::string& file) {
   f.one_of_or("norm_type", "low_precision_layernorm", {"low_precision_layernorm", "layernorm"});
   if (f.number_or("logit_scale", 0, 0, 1e9) != 0) f.fail("logit_scale", "is not offered; leave it out");
   if (f.number_or("embedding_fraction", 1, 0, 1) != 1) f.fail("embedding_fraction", "only 1 is offered");
-  for (const char* key : {"init_device", "init_config", "verbose", "use_cache", "initializer_range",
-                          "layer_norm_epsilon", "learned_pos_emb", "tokenizer_name"})
+  for (const char* key : {"init_device", "init_config", "verbose", "use_cache", "initializer_range", "tokenizer_name"})
     f.known(key);
-  bool alibi = false;
+  c.norm_epsilon = f.number_or("layer_norm_epsilon", 1e-5, 0, 1);
+  bool alibi = true;
   f.known("attn_config");
   if (f.has("attn_config")) {
     Fields a(f.member("attn_config"), file, "attn_config");
-    alibi = a.boolean_or("alibi", false);
+    alibi = a.boolean_or("alibi", true);
     if (a.integer_or("alibi_bias_max", 8, 1, 1024) != 8) a.fail("alibi_bias_max", "only 8 is offered");
     c.attention_dropout = a.number_or("attn_pdrop", 0, 0, 0.95);
     if (a.number_or("clip_qkv", 0, 0, 1e9) != 0) a.fail("clip_qkv", "clipping is not offered; set it to null");
@@ -45,6 +46,8 @@ ModelConfig read(Fields& f, const std::string& file) {
     a.known("model_type");
     a.finish();
   }
+  if (f.boolean_or("learned_pos_emb", true) == false && !alibi)
+    f.fail("learned_pos_emb", "a model without learned positions and without ALiBi is not offered");
   c.positions = alibi ? Positions::kAlibi : Positions::kLearned;
   c.attention.alibi = alibi;
   c.norm = NormKind::kLayer;
@@ -70,6 +73,15 @@ std::string tensor(const std::string& what, const std::string& part, int layer) 
 
 }  // namespace
 
-std::vector<Family> mpt_families() { return {{"mpt", read, tensor, false, QkvLayout::kJoined}}; }
+std::vector<Family> mpt_families() {
+  return {{"mpt",
+           read,
+           tensor,
+           false,
+           QkvLayout::kJoined,
+           {"resid_pdrop", "emb_pdrop"},
+           "attn_config.attn_pdrop",
+           "MPTForCausalLM"}};
+}
 
 }  // namespace sextant

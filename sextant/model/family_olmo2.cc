@@ -6,7 +6,8 @@ namespace sextant {
 namespace {
 
 ModelConfig read(Fields& f, const std::string& file) {
-  ModelConfig c = read_llama_like(f, file, "olmo2");
+  ModelConfig c = read_llama_like(f, file, "olmo2", {.epsilon = 1e-5});
+  read_windows(f, c, 0);
   c.norm_order = NormOrder::kBehind;
   c.qk_norm = QkNorm::kProjection;
   return c;
@@ -21,6 +22,8 @@ std::string tensor(const std::string& what, const std::string& part, int layer) 
 
 }  // namespace
 
-std::vector<Family> olmo2_families() { return {{"olmo2", read, tensor}}; }
+std::vector<Family> olmo2_families() {
+  return {{"olmo2", read, tensor, false, QkvLayout::kApart, {}, "attention_dropout", "Olmo2ForCausalLM"}};
+}
 
 }  // namespace sextant

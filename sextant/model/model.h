@@ -73,6 +73,9 @@ struct ModelConfig {
 std::vector<std::string> families();
 /// Reads a config.json. Throws InvalidInput naming the field.
 ModelConfig read_config(const Value& json, const std::string& file);
+/// The config.json to write beside weights of this model: what it was read from, with the dropout it was trained with
+/// and the type of the weights, and without what presets carry.
+Value config_to_write(const ModelConfig& config, DType dtype);
 /// A preset id of specs/models, or the path of a config.json or of a folder that holds one.
 ModelConfig find_model(const std::string& name_or_path);
 struct Preset {

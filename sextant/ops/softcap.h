@@ -14,7 +14,7 @@ class Softcap final : public Op {
   std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind) const override {
     return element_wise_row(in, axis);
   }
-  Needs needs(Pass) const override { return {{}, {0}}; }
+  Needs needs(Pass) const override { return {{0}, {}}; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;
   const double cap;
 };

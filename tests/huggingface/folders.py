@@ -27,6 +27,17 @@ CONFIGS = {
     "gpt_neox": dict(model_type="gpt_neox", hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
                      vocab_size=257, max_position_embeddings=64, hidden_act="gelu"),
 }
+# Of the families that train, the others: what is trained is continued alike.
+LLAMA = CONFIGS["llama"]
+OTHERS = {
+    "mistral": dict(LLAMA, model_type="mistral", sliding_window=5, head_dim=4),
+    "qwen2": dict(LLAMA, model_type="qwen2", tie_word_embeddings=True),
+    "qwen3": dict(LLAMA, model_type="qwen3", head_dim=4),
+    "olmo2": dict(LLAMA, model_type="olmo2"),
+    "gemma2": dict(LLAMA, model_type="gemma2", head_dim=4, query_pre_attn_scalar=16, attn_logit_softcapping=2.0,
+                   final_logit_softcapping=3.0, sliding_window=5),
+    "mpt": dict(model_type="mpt", d_model=16, n_layers=2, n_heads=4, max_seq_len=64, vocab_size=257),
+}
 RUN = """[model]
 config = "{config}"
 attention_dropout = 0
@@ -112,9 +123,12 @@ def train(folder, config, output, steps=3, rate=0.1, shard=10**9, initial=None):
 def continued(family, config, tensors, prompt, tokens):
     """Greedy continuation in PyTorch."""
     weights = {n: t.float() for n, t in tensors.items()}
-    case = dict(layers=config.get("n_layer", config.get("num_hidden_layers")), heads=config.get("n_head", config.get("num_attention_heads")),
-                kv_heads=config.get("num_key_value_heads"), epsilon=config.get("rms_norm_eps", 1e-5), theta=1e4, tied="lm_head.weight" not in weights,
-                window=0, parallel=True, rotary_width=2)
+    layers, heads = (next(config[k] for k in keys if k in config)
+                     for keys in (("n_layer", "n_layers", "num_hidden_layers"), ("n_head", "n_heads", "num_attention_heads")))
+    case = dict(layers=layers, heads=heads, kv_heads=config.get("num_key_value_heads"), epsilon=config.get("rms_norm_eps", 1e-5),
+                theta=1e4, tied="lm_head.weight" not in weights, window=config.get("sliding_window", 0), parallel=True, rotary_width=2,
+                embedding_scale=4.0, scale=0.25, softcap=config.get("attn_logit_softcapping"), slides=[True, False],
+                head_softcap=config.get("final_logit_softcapping"))
     case["head_width"] = 16 // case["heads"]
     ids = list(prompt)
     for _ in range(tokens):
@@ -160,6 +174,14 @@ def main():
                     expected = continued(family, config, {n: t.to(dtype) for n, t in tensors.items()}, b"In the ", 12)
                     assert ours.rstrip(b"\n") == expected, (folder, ours, expected)
                     train(parent, folder, f"{folder}-trained", steps=2, initial=folder)
+            print(f"{family}: ok")
+        for family, config in OTHERS.items():
+            with open(f"{parent}/{family}.json", "w") as file:
+                json.dump(config, file)
+            train(parent, f"{family}.json", family, steps=150, rate=0.5)
+            ours = run(["generate", family, "--prompt", "In the ", "--tokens", "12", "--temperature", "0"], parent)
+            theirs = continued(family, config, read_folder(f"{parent}/{family}"), b"In the ", 12)
+            assert ours.rstrip(b"\n") == theirs, (family, ours, theirs)
             print(f"{family}: ok")
 
 

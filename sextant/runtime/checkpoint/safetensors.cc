@@ -216,7 +216,7 @@ const StoredTensor* Safetensors::find(std::string_view name) const {
   return at != by_name_.end() && tensors_[*at].name == name ? &tensors_[*at] : nullptr;
 }
 
-void write_safetensors(const std::string& path, const std::vector<StoredTensor>& tensors) {
+void write_safetensors(AtomicFile& file, const std::vector<StoredTensor>& tensors) {
   Value::Object members{{"__metadata__", Value(Value::Object{{"format", Value("pt")}})}};
   std::int64_t offset = 0;
   for (const StoredTensor& t : tensors) {
@@ -234,11 +234,9 @@ void write_safetensors(const std::string& path, const std::vector<StoredTensor>&
   header.append((8 - header.size() % 8) % 8, ' ');  // data starts aligned
   const std::uint64_t length = header.size();
 
-  AtomicFile file(path);
   file.write(&length, 8);
   file.write(header.data(), header.size());
   for (const StoredTensor& t : tensors) file.write(t.data.data(), t.data.size());
-  file.commit();
 }
 
 }  // namespace sextant

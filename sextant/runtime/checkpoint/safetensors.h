@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sextant/base/atomic_file.h"
 #include "sextant/base/mapped_file.h"
 
 namespace sextant {
@@ -42,7 +43,7 @@ class Safetensors {
   std::vector<std::uint32_t> by_name_;  // their numbers, sorted
 };
 
-/// Writes the tensors in order, through a temporary file, fsync and rename. Throws InvalidInput (storage).
-void write_safetensors(const std::string& path, const std::vector<StoredTensor>& tensors);
+/// Writes the tensors in order; the file has its name when it is committed. Throws InvalidInput (storage).
+void write_safetensors(AtomicFile& file, const std::vector<StoredTensor>& tensors);
 
 }  // namespace sextant

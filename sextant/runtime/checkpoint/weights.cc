@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <set>
 
 #include "sextant/base/atomic_file.h"
@@ -324,44 +325,45 @@ void save_weights(const std::string& folder, const Model& model, const Parameter
       std::memcpy(to + place * unit, bytes.data() + i * unit, static_cast<std::size_t>(unit));
     });
   }
-  // Files that this save does not write again would contradict it; they go when the new ones are complete.
-  std::set<std::string> stale;
+  // All files are written whole under other names first. Then what was there goes, its index before all, and the new
+  // ones get their names, their index last: a save that is stopped leaves the old weights, or none, but never a
+  // mixture.
+  std::vector<std::vector<StoredTensor>> parts(1);
+  std::int64_t size = 0;
+  for (StoredTensor& t : tensors) {
+    const auto bytes = static_cast<std::int64_t>(t.data.size());
+    if (total > shard.value && !parts.back().empty() && size + bytes > shard.value) parts.emplace_back(), size = 0;
+    size += bytes;
+    parts.back().push_back(std::move(t));
+  }
+  Value::Object map;
+  std::vector<std::unique_ptr<AtomicFile>> files;
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    char name[64] = "model.safetensors";
+    if (total > shard.value) std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, parts.size());
+    names.insert(name);
+    if (std::filesystem::is_symlink(folder + "/" + name)) ::unlink((folder + "/" + name).c_str());  // not its target
+    files.push_back(std::make_unique<AtomicFile>(folder + "/" + name));
+    write_safetensors(*files.back(), parts[i]);
+    for (const StoredTensor& t : parts[i]) map.push_back({t.name, Value(name)});
+  }
+  ::unlink((folder + "/" + kIndex).c_str());
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename();
-    int part = 0, parts = 0, end = 0;
-    if (name == kOne || name == kIndex ||
-        (std::sscanf(name.c_str(), "model-%5d-of-%5d.safetensors%n", &part, &parts, &end) == 2 &&
-         end == static_cast<int>(name.size())))
-      stale.insert(name);
+    int part = 0, of = 0, end = 0;
+    if (!names.contains(name) &&
+        (name == kOne || (std::sscanf(name.c_str(), "model-%5d-of-%5d.safetensors%n", &part, &of, &end) == 2 &&
+                          end == static_cast<int>(name.size()))))
+      ::unlink(entry.path().c_str());
   }
-  if (total <= shard.value) {
-    write_safetensors(folder + "/" + kOne, tensors);
-    stale.erase(kOne);
-  } else {
-    std::vector<std::vector<StoredTensor>> parts(1);
-    std::int64_t size = 0;
-    for (StoredTensor& t : tensors) {
-      const auto bytes = static_cast<std::int64_t>(t.data.size());
-      if (!parts.back().empty() && size + bytes > shard.value) parts.emplace_back(), size = 0;
-      size += bytes;
-      parts.back().push_back(std::move(t));
-    }
-    Value::Object map;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      char name[64];
-      std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, parts.size());
-      write_safetensors(folder + "/" + name, parts[i]);
-      stale.erase(name);
-      for (const StoredTensor& t : parts[i]) map.push_back({t.name, Value(name)});
-    }
-    Value index;
-    index.set("metadata", Value(Value::Object{{"total_size", Value(total)}}));
-    index.set("weight_map", Value(std::move(map)));
-    write_file(folder + "/" + kIndex, to_json(index, true) + "\n");
-    stale.erase(kIndex);
-  }
-  for (const std::string& name : stale) ::unlink((folder + "/" + name).c_str());
+  for (const auto& file : files) file->commit();
+  if (total <= shard.value) return;
+  Value index;
+  index.set("metadata", Value(Value::Object{{"total_size", Value(total)}}));
+  index.set("weight_map", Value(std::move(map)));
+  write_file(folder + "/" + kIndex, to_json(index, true) + "\n");
 }
 
 }  // namespace sextant

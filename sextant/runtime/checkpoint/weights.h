@@ -54,7 +54,8 @@ void check_weights(const WeightFiles& files, const Model& model);
 void load_weights(const WeightFiles& files, const Model& model, const ParameterBytes& parameters);
 
 /// Writes every parameter into `folder`: as model.safetensors, or, if that would be larger than `shard`, in several
-/// files with an index. What was there under these names before is replaced or removed. Throws InvalidInput (storage).
+/// files with an index. What was there under these names before is replaced or removed; a save that is stopped leaves
+/// no mixture. Throws InvalidInput (storage).
 void save_weights(const std::string& folder, const Model& model, const ParameterBytes& parameters,
                   Bytes shard = {5'000'000'000});
 /// The names of files that save_weights may write or remove, as far as they are known before.

@@ -33,10 +33,13 @@ void BpeTrainer::add(std::string_view text) {
   std::vector<std::string_view> words;
   words_of_gpt2().split(text, words);
   std::string key;
-  for (const std::string_view word : words) {
-    key.assign(word);
-    ++words_[key];
-  }
+  constexpr std::size_t kLongest = 128;  // a run of letters or dashes beyond it teaches nothing, and costs its square
+  for (std::string_view word : words)
+    while (!word.empty()) {
+      key.assign(word.substr(0, kLongest));
+      word.remove_prefix(key.size());
+      ++words_[key];
+    }
 }
 
 std::string BpeTrainer::train(std::int64_t vocabulary) const {

@@ -11,7 +11,7 @@ namespace sextant {
 /// depends on the text alone, not on the order of its documents.
 class BpeTrainer {
  public:
-  /// Adds the words of valid UTF-8 text, split as GPT-2's tokenizer does.
+  /// Adds the words of valid UTF-8 text, split as GPT-2's tokenizer does, and longer words every 128 bytes.
   void add(std::string_view text);
   /// A tokenizer.json (readable by Hugging Face's library) of `vocabulary` tokens: the 256 bytes, merges as long as
   /// pairs occur at least twice, and "<|endoftext|>" last. Throws InvalidInput if `vocabulary` is below 257.

@@ -1,10 +1,14 @@
 #include "sextant/runtime/data/corpus.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
+#include <cerrno>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -23,16 +27,26 @@ namespace {
 constexpr std::int64_t kUnit = std::int64_t{8} << 20;
 constexpr std::size_t kMostText = std::size_t{1} << 30;  // of one line of a .jsonl file
 
-bool is_jsonl(const std::string& path) { return path.ends_with(".jsonl"); }
-bool is_known(const std::string& path) { return is_jsonl(path) || path.ends_with(".txt") || path.ends_with(".md"); }
+std::string extension(const std::string& path) {
+  std::string out = std::filesystem::path(path).extension();
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+bool is_jsonl(const std::string& path) { return extension(path) == ".jsonl"; }
+bool is_known(const std::string& path) {
+  const std::string e = extension(path);
+  return e == ".jsonl" || e == ".txt" || e == ".md";
+}
 
 std::string_view text_of(const MappedFile& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
 // A number that tells this unit, read with these settings, from any other.
-std::string key_of(const CorpusUnit& unit, const CorpusOptions& options, const Tokenizer& tokenizer) {
-  std::string all = str(tokenizer.digest(), "|", options.field, "|", tokenizer.vocabulary(), "|2");
+std::string key_of(const CorpusUnit& unit, std::size_t number, const CorpusOptions& options,
+                   const Tokenizer& tokenizer) {
+  std::string all = str(number, "|", tokenizer.digest(), "|", options.field, "|", tokenizer.vocabulary(), "|2");
   for (const CorpusUnit::Part& p : unit.parts) {
     struct stat info {};
     ::stat(p.path.c_str(), &info);
@@ -43,6 +57,27 @@ std::string key_of(const CorpusUnit& unit, const CorpusOptions& options, const T
   std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(digest(std::as_bytes(std::span(all)))));
   return hex;
 }
+
+// One run at a time on one folder of parts.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& folder) : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (fd_ >= 0 && ::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      ::close(fd_);
+      throw InvalidInput(
+          str(printable_path(folder), ": is in use by another sextant data; wait for it, or use another --out"),
+          ExitCode::kStorage);
+    }
+  }
+  ~FolderLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int fd_;
+};
 
 struct PartHeader {
   char magic[8];
@@ -74,8 +109,8 @@ CorpusPlan plan_corpus(const CorpusOptions& options) {
     }
     std::vector<std::string> found;
     for (std::filesystem::recursive_directory_iterator at(input, error), end; !error && at != end; at.increment(error))
-      if (at->is_regular_file()) {
-        if (is_known(at->path()))
+      if (std::error_code odd; !at->is_directory(odd)) {  // an empty one has nothing to read; a link may lead nowhere
+        if (at->is_regular_file(odd) && is_known(at->path()) && at->file_size(odd) > 0)
           found.push_back(at->path());
         else
           ++plan.skipped;
@@ -179,10 +214,15 @@ CorpusCounts write_corpus(const CorpusPlan& plan, const CorpusOptions& options, 
   if (tokenizer.end_of_text() < 0)
     throw InvalidInput(str(printable_path(tokenizer.name()),
                            ": has no token that ends a text (<|endoftext|> or its like), which separates documents"));
+  if (struct stat info{}; ::stat(out.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    throw InvalidInput(
+        str(printable_path(out), ": is no regular file; a token file is completed at its start, so give a file"),
+        ExitCode::kStorage);
   require_writable(out, "--out");
   const int width = TokenWriter::width_of(tokenizer.vocabulary());
   const std::string folder = out + ".parts";
   make_folder(folder, "--out");
+  const FolderLock lock_of_run(folder);
   std::vector<std::string> parts(plan.units.size());
   CorpusCounts counts;
   std::mutex mutex;
@@ -195,7 +235,7 @@ CorpusCounts write_corpus(const CorpusPlan& plan, const CorpusOptions& options, 
     for (std::size_t u = next++; u < plan.units.size() && !stop; u = next++) {
       try {
         const CorpusUnit& unit = plan.units[u];
-        const std::string path = folder + "/" + key_of(unit, options, tokenizer) + ".part";
+        const std::string path = folder + "/" + key_of(unit, u, options, tokenizer) + ".part";
         PartHeader header{};
         const bool is_done = read_part(path, width, header);
         if (!is_done) {
@@ -244,8 +284,20 @@ CorpusCounts write_corpus(const CorpusPlan& plan, const CorpusOptions& options, 
     writer.add_raw(file.bytes().subspan(sizeof(PartHeader)));
   }
   writer.finish();
-  for (const std::string& path : parts) ::unlink(path.c_str());
-  ::rmdir(folder.c_str());  // parts of other runs stay
+  // All parts go, those of stopped runs with other inputs too, and what those left of a token file.
+  const auto remove_where = [](const std::string& in, const auto& is_ours) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(in, ignored))
+      if (is_ours(entry.path().filename().string())) ::unlink(entry.path().c_str());
+  };
+  remove_where(folder, [](const std::string& name) { return name.find(".part") != std::string::npos; });
+  ::rmdir(folder.c_str());
+  const std::filesystem::path target(out);
+  remove_where(target.has_parent_path() ? target.parent_path().string() : ".", [&](const std::string& name) {
+    const std::string begin = target.filename().string() + ".tmp";
+    return name.size() > begin.size() && name.starts_with(begin) &&
+           name.find_first_not_of("0123456789", begin.size()) == std::string::npos;
+  });
   return counts;
 }
 

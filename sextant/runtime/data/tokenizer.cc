@@ -227,6 +227,11 @@ class Reader {
           fail(str("added_tokens: ", printable(t.content, 60), " has id ", t.id));
         spelled.resize(at + 1);
       }
+      const auto in_model =
+          std::find(spelled.begin(), spelled.begin() + static_cast<std::ptrdiff_t>(model_size), t.content);
+      if (in_model != spelled.begin() + static_cast<std::ptrdiff_t>(model_size) && in_model - spelled.begin() != t.id)
+        fail(str("added_tokens: ", printable(t.content, 60), " has id ", t.id, ", in the vocabulary ",
+                 in_model - spelled.begin()));
       if (spelled[at].empty()) spelled[at] = t.content;
       if (spelled[at] != t.content)
         fail(str("added_tokens: ", printable(t.content, 60), " has id ", t.id, ", which is ",

@@ -15,12 +15,15 @@ void softcap_forward(const KernelCall& c) {
   each(c, c.reads[0].elements(), [=](std::int64_t i) { y[i] = cap * fast_tanh(x[i] / cap); });
 }
 
-// Reads: y, dy. Writes: dx.
+// Reads: x, dy. Writes: dx.
 template <class T>
 void softcap_backward(const KernelCall& c) {
-  const T *y = c.reads[0].as<T>(), *dy = c.reads[1].as<T>();
+  const T *x = c.reads[0].as<T>(), *dy = c.reads[1].as<T>();
   const T cap = static_cast<T>(static_cast<const Softcap&>(c.op).cap);
-  each_gradient<T>(c, 0, [=](std::int64_t i) { return dy[i] * (T{1} - (y[i] / cap) * (y[i] / cap)); });
+  each_gradient<T>(c, 0, [=](std::int64_t i) {
+    const T t = fast_tanh(x[i] / cap);
+    return dy[i] * (T{1} - t * t);
+  });
 }
 
 }  // namespace

@@ -27,10 +27,20 @@ std::int32_t draw(std::span<const float> logits, double temperature, double unif
   return static_cast<std::int32_t>(logits.size()) - 1;
 }
 
-Tokenizer tokenizer_of(const GenerateOptions& options) {
-  if (!options.tokenizer.empty()) return Tokenizer::open(options.tokenizer);
+Tokenizer tokenizer_of(const GenerateOptions& options, const ModelConfig& config) {
+  const Value* trained = config.source.find("_tokenizer");
+  const auto* digest = trained ? std::get_if<std::string>(&trained->data) : nullptr;
   const std::string own = options.folder + "/tokenizer.json";
-  return std::filesystem::exists(own) ? Tokenizer::open(own) : Tokenizer::bytes();
+  const bool has_own = std::filesystem::exists(own) && !(digest && *digest == "bytes");
+  Tokenizer tokenizer = !options.tokenizer.empty() ? Tokenizer::open(options.tokenizer)
+                        : has_own                  ? Tokenizer::open(own)
+                                                   : Tokenizer::bytes();
+  if (digest && *digest != (tokenizer.is_bytes() ? "bytes" : str(std::hex, tokenizer.digest())))
+    throw InvalidInput(str(printable_path(options.folder), ": was trained on tokens of ",
+                           *digest == "bytes" ? "bytes" : "another tokenizer", ", not of ",
+                           printable_path(tokenizer.name()),
+                           *digest == "bytes" ? "; leave out --tokenizer" : "; give the right one with --tokenizer"));
+  return tokenizer;
 }
 
 }  // namespace
@@ -40,7 +50,7 @@ void generate(const GenerateOptions& options, const std::function<void(std::stri
   const ModelConfig config = read_config(parse_json(read_file(config_file, 1 << 20), config_file), config_file);
   const WeightFiles weights = WeightFiles::open(options.folder);
   check_weights(weights, build_model(config, {1, 1, DType::kF32}));
-  const Tokenizer tokenizer = tokenizer_of(options);
+  const Tokenizer tokenizer = tokenizer_of(options, config);
   if (config.vocabulary < tokenizer.vocabulary())
     throw InvalidInput(str(printable_path(options.folder), ": the model has a vocabulary of ", config.vocabulary,
                            ", the ", tokenizer.is_bytes() ? "byte-level tokenizer" : "tokenizer", " one of ",

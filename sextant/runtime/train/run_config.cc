@@ -37,9 +37,6 @@ ModelConfig read_model(const Value& run, const std::string& file, std::string& m
   if (!is_preset) model_file = std::filesystem::is_directory(found, ignored) ? found + "/config.json" : found;
   if (f.has("dropout")) {
     model.dropout = f.number("dropout", 0, 0.95);
-    // The saved config says what was trained; llama's has no such field, and none is needed to generate.
-    if (model.family == "gpt2")
-      model.source.set("resid_pdrop", model.dropout), model.source.set("embd_pdrop", model.dropout);
   }
   f.known("dropout");
   f.known("attention_dropout");

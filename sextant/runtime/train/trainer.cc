@@ -87,8 +87,6 @@ std::vector<std::string> files_of(const RunConfig& config) {
 }
 
 Prepared prepare(const RunConfig& config, int ranks_here) {
-  if (const std::string why = config.model.not_trained(); !why.empty())
-    throw InvalidInput(str(printable(config.file), ": [model] config: ", config.model.family, ": ", why));
   const Tokens tokens = Tokens::open(config.train_data);
   if (!config.tokenizer.empty()) {
     const Tokenizer tokenizer = Tokenizer::open(config.tokenizer);
@@ -162,7 +160,8 @@ void Run::require_output() const {
   make_folder(config_.output, "train.output");
   for (const std::string& file : {config_.output + "/model.safetensors", config_file()}) {
     require_writable(file, "train.output");
-    require_apart(file, "train.output", files_of(config_));
+    // The config and weights that this run starts from are read by then, and may be replaced.
+    require_apart(file, "train.output", {config_.file, config_.train_data, config_.tokenizer});
     require_apart(config_.metrics, "train.metrics", {file});
   }
 }
@@ -243,8 +242,12 @@ void Run::end(Executor& executor) {
   save_weights(
       config_.output, prepared_.model, [&](const std::string& name) { return executor.parameter_bytes(name); },
       config_.shard);
-  Value source = config_.model.source;
+  Value source = config_to_write(config_.model, config_.workload.dtype);
   source.set("_trained_sequence", config_.workload.sequence);
+  // Which tokenizer made the data: `generate` takes no other.
+  const Tokens& tokens = prepared_.tokens;
+  source.set("_tokenizer", tokens.tokenizer() == 0 ? std::string("bytes") : str(std::hex, tokens.tokenizer()));
+  if (tokens.tokenizer() != 0) source.set("eos_token_id", static_cast<std::int64_t>(tokens.end_of_text()));
   write_file(config_file(), to_json(source, true) + "\n");
   if (!config_.tokenizer.empty()) {
     const std::string copy = config_.output + "/tokenizer.json";
@@ -267,10 +270,16 @@ RunSummary Run::finish(double peak_flops) {
   return std::move(summary_);
 }
 
+void require_trained(const RunConfig& config) {
+  if (const std::string why = config.model.not_trained(); !why.empty())
+    throw InvalidInput(str(printable(config.file), ": [model] config: ", config.model.family, ": ", why));
+}
+
 }  // namespace
 
 RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
   // Whatever can be wrong is found before the first step.
+  require_trained(config);
   const int ranks = config.plan.num_ranks();
   Run run(config, hooks, ranks, ranks);
   run.require_output();
@@ -283,6 +292,7 @@ RunSummary train(const RunConfig& config, const TrainHooks& hooks) {
 
 RunSummary train(const RunConfig& config, const TrainHooks& hooks, Communicator& world) {
   check(config.plan.num_ranks() == world.size(), "a plan is read for the ranks of its job");
+  require_trained(config);
   const bool first = world.rank() == 0;
   Run run(config, hooks, world.ranks_here(), 1);
   world.set_options(run.comm_options());
