@@ -119,7 +119,9 @@ void look_at_speed(Findings& f, int cores) {
       str(human(product, "FLOP/s"), " by ", gemm_library(), ", ", std::lround(100 * product / all), "% of that");
   if (product < 0.5 * all)
     f.bad("matrix product", share,
-          "apt-get install libdnnl-dev, and build with SEXTANT_ONEDNN=ON; or other work holds the cores");
+          std::string_view(gemm_library()) == "portable"
+              ? "apt-get install libdnnl-dev, and build with SEXTANT_ONEDNN=ON"
+              : "other work holds the cores; end it and look again");
   else
     f.good("matrix product", share);
   f.good("memory bandwidth",
@@ -157,19 +159,26 @@ void look_at_mpi(Findings& f) {
   if (!has_mpi())
     return f.bad("processes as ranks", "this sextant was built without MPI",
                  "apt-get install libopenmpi-dev openmpi-bin, then cmake --preset release -DSEXTANT_MPI=ON");
+  if (mpi_process()) return f.good("mpirun", "started this process");
   int code = 0;
   const std::string version = first_line("mpirun --version 2>/dev/null", code);
   if (code != 0 || version.empty())
     return f.bad("mpirun", "not found", "apt-get install openmpi-bin   (ranks as threads work without it)");
   f.set("mpirun", version);
   for (const MpiSetting& s : mpi_settings()) ::setenv(s.name, s.value, 0);
+  constexpr int kTimedOut = 124;
   char self[4096] = {};
   if (::readlink("/proc/self/exe", self, sizeof self - 1) <= 0) return;
   const auto start = std::chrono::steady_clock::now();
-  const std::string said = first_line(str("mpirun -n 2 '", self, "' --version 2>&1 </dev/null"), code);
+  ::setenv("SEXTANT_SELF", self, 1);  // whatever is in its name
+  const std::string said = first_line("timeout -k 1 15 mpirun -n 2 \"$SEXTANT_SELF\" --version 2>&1 </dev/null", code);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (code != 0)
-    return f.bad("mpirun", str(version, ", but it starts no ranks: ", printable(said, 160)),
+    return f.bad("mpirun",
+                 str(version, ", but it starts no ranks",
+                     code == kTimedOut ? std::string(": it did not end within 15 s")
+                     : said.empty()    ? str(": it ended with code ", code)
+                                       : ": " + printable(said, 160)),
                  "see what 'mpirun -n 2 sextant --version' says, with the settings of 'sextant train --backend mpi'");
   char time[32];
   std::snprintf(time, sizeof time, "%.2f s", seconds);

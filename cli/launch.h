@@ -14,7 +14,12 @@ Backend backend_of(const Arguments& arguments);
 /// Runs this command again under mpirun, on `ranks` ranks of this machine, and returns its exit code. Says what it sets
 /// for Open MPI. Throws InvalidInput if mpirun is missing.
 int start_mpirun(const Arguments& arguments, int ranks);
-/// Tells start_mpirun, if it started this process, what to exit with.
-void write_exit_code(int code);
+// What a rank tells the launcher on its machine, if one started it: that it hears signals; what to exit with.
+void tell_launcher_up();
+void tell_launcher_code(int code);
+/// The launcher on this machine was killed.
+bool launcher_is_gone();
+/// The caller wants that this signal does nothing (nohup).
+bool is_ignored(int signal);
 
 }  // namespace sextant::cli

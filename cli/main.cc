@@ -94,7 +94,7 @@ int sextant::cli::report_error(const std::exception_ptr& error) {
   } catch (const std::exception& e) {
     std::cerr << "error: this is a bug in sextant, please report it: " << e.what() << "\n";
   }
-  write_exit_code(static_cast<int>(code));
+  tell_launcher_code(static_cast<int>(code));
   return static_cast<int>(code);
 }
 
@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
     const int code = sextant::cli::run(words);
     std::cout.flush();
     if (!std::cout) throw sextant::InvalidInput("standard output cannot be written", sextant::ExitCode::kStorage);
-    if (code != 0) sextant::cli::write_exit_code(code);
+    if (code != 0) sextant::cli::tell_launcher_code(code);
     return code;
   } catch (...) {
     return sextant::cli::report_error(std::current_exception());

@@ -1,11 +1,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <csignal>
 #include <cstring>
 #include <iostream>
+#include <thread>
 
 #include "cli/cli.h"
 #include "cli/launch.h"
@@ -122,10 +124,27 @@ void print_summary(const RunSummary& s, const RunConfig& config) {
 }
 
 // Set by Ctrl-C; the step that runs is finished, and weights are saved. A second Ctrl-C ends at once.
-volatile std::sig_atomic_t interrupted = 0;
-void on_interrupt(int signal) {
-  interrupted = 1;
-  std::signal(signal, SIG_DFL);
+std::atomic<bool> interrupted{false};
+
+// Signals go to a thread of their own, and every other thread has them blocked: kernels of oneDNN keep data where the
+// system would put the frame of a handler (with 2.6.3 a handler in the middle of a product corrupts the heap).
+void hear_interrupts() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1})
+    if (!is_ignored(signal)) ::sigaddset(&signals, signal);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals] {
+    for (int signal = 0; ::sigwait(&signals, &signal) == 0;) {
+      if (!interrupted.exchange(true) || signal == SIGUSR1) continue;  // that one is the launcher's, who counts
+      sigset_t this_one;
+      ::sigemptyset(&this_one);
+      ::sigaddset(&this_one, signal);
+      std::signal(signal, SIG_DFL);
+      ::pthread_sigmask(SIG_UNBLOCK, &this_one, nullptr);
+      ::kill(::getpid(), signal);
+    }
+  }).detach();
 }
 
 void print_banner(const RunConfig& config, const Prepared& prepared, const Communicator* world) {
@@ -184,7 +203,7 @@ int train_here(const Arguments& a, Communicator* world) {
   std::optional<Metrics> metrics;
   std::optional<Progress> progress;
   if (first) metrics.emplace(config.metrics), progress.emplace(config);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) std::signal(signal, on_interrupt);
+  if (!world) hear_interrupts();
   const TrainHooks hooks{.on_start =
                              [&](const Prepared& prepared, double peak_flops) {
                                print_banner(config, prepared, world);
@@ -195,7 +214,7 @@ int train_here(const Arguments& a, Communicator* world) {
                                metrics->step(r);
                                progress->step(r);
                              },
-                         .should_stop = [] { return interrupted != 0; },
+                         .should_stop = [] { return interrupted || launcher_is_gone(); },
                          .report = report_error};
   const RunSummary summary = world ? sextant::train(config, hooks, *world) : sextant::train(config, hooks);
   if (!first) return 0;
@@ -217,6 +236,8 @@ int run_train(const Arguments& a) {
     if (a.has("--print-program")) return train_here(a, nullptr);
     return start_mpirun(a, config.plan.num_ranks());
   }
+  hear_interrupts();
+  tell_launcher_up();
   int code = 0;
   run_mpi([&](Communicator& world) { code = train_here(a, &world); }, {}, report_error);
   return code;

@@ -58,21 +58,22 @@ void AtomicFile::write_at(std::size_t offset, const void* data, std::size_t size
   if (::pwrite(fd_, data, size, static_cast<off_t>(offset)) != static_cast<ssize_t>(size)) fail(std::strerror(errno));
 }
 
-void AtomicFile::commit() {
+void AtomicFile::commit(bool durable) {
   if (temporary_.empty()) return;
-  if (::fsync(fd_) != 0) fail(std::strerror(errno));
+  if (durable && ::fsync(fd_) != 0) fail(std::strerror(errno));
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail(std::strerror(errno));
   temporary_.clear();
+  if (!durable) return;
   // The new name is safe when the folder is. A file system that cannot say so is left to itself.
   const std::string folder = std::filesystem::path(target_).parent_path();
   const int at = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (at >= 0) ::fsync(at), ::close(at);
 }
 
-void write_file(const std::string& path, std::string_view text) {
+void write_file(const std::string& path, std::string_view text, bool durable) {
   AtomicFile file(path);
   file.write(text.data(), text.size());
-  file.commit();
+  file.commit(durable);
 }
 
 void require_writable(const std::string& path, const std::string& what) {

@@ -17,7 +17,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   void write(const void* data, std::size_t size);
   void write_at(std::size_t offset, const void* data, std::size_t size);
-  void commit();
+  /// `durable`: on the disk when it returns.
+  void commit(bool durable = true);
   bool is_regular() const { return !temporary_.empty(); }
 
  private:
@@ -27,7 +28,7 @@ class AtomicFile {
 };
 
 /// The whole of a small file.
-void write_file(const std::string& path, std::string_view text);
+void write_file(const std::string& path, std::string_view text, bool durable = true);
 /// Throws InvalidInput (storage) unless `path` can be written; `what` names it in the message. Leaves nothing behind.
 void require_writable(const std::string& path, const std::string& what);
 /// Creates a folder and its parents. Throws InvalidInput (storage).

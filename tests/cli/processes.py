@@ -36,8 +36,8 @@ def require(condition, what, result):
         sys.exit(1)
 
 
-def start(folder, words):
-    process = subprocess.Popen(words, cwd=folder, stderr=subprocess.PIPE, text=True, env={**os.environ, **MPI})
+def start(folder, words, **more):
+    process = subprocess.Popen(words, cwd=folder, stderr=subprocess.PIPE, text=True, env={**os.environ, **MPI}, **more)
     for line in process.stderr:
         if line.startswith("step 3/"):
             return process
@@ -144,11 +144,51 @@ with tempfile.TemporaryDirectory() as parent:
         left = ranks_of(a)
         assert not left, left
 
-    # Ctrl-C: the step is finished and the weights are saved.
-    process = start(a, train + endless + ["--ranks", "4", "--backend", "mpi"])
-    process.send_signal(signal.SIGINT)
+    # Ctrl-C: the step is finished and the weights are saved, whenever it comes.
+    launched = ["--ranks", "4", "--backend", "mpi"]
+    for delay in (0.02, 0.1, 0.2, None):
+        if delay is None:
+            process = start(a, train + endless + launched)
+        else:
+            process = subprocess.Popen(train + endless + launched, cwd=a, stderr=subprocess.PIPE, text=True)
+            time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        text = process.stderr.read()
+        code = process.wait(timeout=60)
+        assert code == 130 and len(errors(text)) == 1 and "are saved" in text, (delay, code, text)
+        assert not ranks_of(a)
+
+    # Under nohup a hang-up changes nothing.
+    for backend in ([], ["--backend", "mpi"]):
+        process = start(a, train + endless + ["--ranks", "2"] + backend, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        text = process.stderr.read()
+        assert process.wait(timeout=60) == 130, text
+
+    # mpirun is killed: said once. Who watches goes: the run goes on. What cannot be written is said.
+    process = start(a, train + endless + launched)
+    with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+        os.kill(int(file.read()), signal.SIGKILL)
     text = process.stderr.read()
-    code = process.wait(timeout=60)
-    assert code == 130 and len(errors(text)) == 1 and "are saved" in text, (code, text)
-    assert not ranks_of(a)
+    assert process.wait(timeout=60) == 7 and len(errors(text)) == 1 and "signal 9" in text, text
+    process = start(a, train + ["train.steps=300", "train.log_every=1"] + launched)
+    process.stderr.close()
+    assert process.wait(timeout=60) == 0
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(train + launched + ["--json"], cwd=a, stdout=full, stderr=subprocess.PIPE, text=True)
+    require(result.returncode == 9 and len(errors(result.stderr)) == 1, "full", result)
+
+    # Signals in the middle of a product change nothing in memory.
+    with open(f"{a}/large.json", "w") as file:
+        json.dump(dict(json.load(open(f"{a}/model.json")), hidden_size=512, intermediate_size=2048, num_hidden_layers=2), file)
+    process = start(a, train + endless + ["model.config=large.json", "workload.sequence=32"])
+    for _ in range(1000):
+        if process.poll() is None:
+            process.send_signal(signal.SIGUSR1)
+        time.sleep(0.0005)
+    text = process.stderr.read()
+    assert process.wait(timeout=60) == 130, text
 print("ok")

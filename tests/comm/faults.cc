@@ -80,6 +80,14 @@ void stop_and_go_on() {
   ::waitpid(child, nullptr, 0);
 }
 
+// Half of the ranks leave a long transfer lying: to the others the run is slow, not wrong.
+void exchange_slowly(Communicator& world) {
+  std::vector<float> much(std::size_t{1} << 24, 1);
+  Pending sum = world.all_reduce(payload(std::span(much)), "slow");
+  if (world.rank() < world.size() / 2) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  sum.wait();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -95,14 +103,15 @@ int main(int argc, char** argv) {
   const auto body = [&](Communicator& world) {
     const int r = world.rank(), base = r / 2 * 2;
     const auto pair = world.group(base + 1 < ranks ? std::vector{base, base + 1} : std::vector{base});
+    if (name == "slow") exchange_slowly(world);
     for (int s = 0; s < steps; ++s) {
       const bool wrong = s == fault.step && r == fault.rank;
       if (wrong && name == "pause") stop_and_go_on();
       if (step(world, *pair, wrong, name)) return;
     }
   };
-  const bool clean = name == "clean" || name == "pause";
-  const CommOptions options{.timeout = {clean ? 0.0 : 1.0},
+  const bool clean = name == "clean" || name == "pause" || name == "slow";
+  const CommOptions options{.timeout = {clean && name != "slow" ? 0.0 : 1.0},
                             .dump = clean ? "" : str("faults-", name, "-", seed, ".json")};
   const Report report = [&](const std::exception_ptr& error) {
     try {

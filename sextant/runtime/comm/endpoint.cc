@@ -354,7 +354,8 @@ void write_dump(const std::string& path, const std::vector<Neighbour>& world, co
     ranks.push_back(std::move(one));
   }
   dump.set("ranks", std::move(ranks));
-  write_file(path, to_json(dump) + "\n");
+  // Not waited for until it is on the disk: mpirun ends the speaker soon after a rank has died.
+  write_file(path, to_json(dump) + "\n", false);
 }
 
 }  // namespace sextant

@@ -275,10 +275,14 @@ bool Fabric::all_moved(std::uint64_t number) {
 int Fabric::first_missing(std::uint64_t number) {
   for (int q = 0; q < size(); ++q)
     if (q != rank_ && (!is_here(q) || peer(q).desk->posted.load() <= number)) return peer(q).world_rank;
+  // Its own part waits for messages only; who has done it, for the parts of the others here. So two ranks of a node
+  // that both wait for another node do not seem to wait for each other.
+  if (number >= moved_) {
+    const auto& requests = operation(number).requests;
+    return requests.empty() ? -1 : peer(requests.back().second).world_rank;
+  }
   for (int q = 0; q < size(); ++q)
     if (q != rank_ && !peer(q).is_remote && peer(q).desk->moved.load() <= number) return peer(q).world_rank;
-  if (number >= done_ && number < next_ && !operation(number).requests.empty())
-    return peer(operation(number).requests.back().second).world_rank;
   return -1;
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <mpi.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -182,10 +183,15 @@ struct Job {
     MPI_Comm_size(node, &ranks_here);
     MPI_Comm_size(here, &ranks_of_machine);
 
+    constexpr std::int64_t kPage = 1 << 21;
     constexpr std::int64_t kMostAddresses = std::int64_t{1} << 45;
     const std::int64_t physical = static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
-    // Addresses cost nothing; a pool takes more of them than it uses.
-    window.emplace(aligned({std::min(4 * physical, kMostAddresses / ranks_here)}));
+    // Addresses cost nothing, unless `ulimit -v` counts them; a pool takes more of them than it uses.
+    rlimit addresses{};
+    ::getrlimit(RLIMIT_AS, &addresses);
+    const auto allowed = static_cast<std::int64_t>(std::min<rlim_t>(addresses.rlim_cur, rlim_t{1} << 62)) / 2;
+    const std::int64_t wanted = std::min(4 * physical, std::min(kMostAddresses, allowed) / ranks_here);
+    window.emplace(Bytes{wanted / kPage * kPage});
     auto* status = new (window->allocate({sizeof(Status)})) Status;
     status->process = ::getpid();
     status->token = static_cast<std::uint64_t>(steady_seconds() * 1e9) * 2654435761U + static_cast<std::uint64_t>(rank);
