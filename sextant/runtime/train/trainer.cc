@@ -298,9 +298,11 @@ RunSummary train(const RunConfig& config, const TrainHooks& hooks, Communicator&
   world.set_options(run.comm_options());
   if (first) run.require_output();
   agree(world, config, run.prepared());
-  const auto peak = [&] {  // of all ranks at once
+  // Of all ranks at once. Where threads share cores, each has a core for itself in its best moment.
+  const double cores_a_thread = std::min(1.0, static_cast<double>(run.cores()) / (world.ranks_here() * config.threads));
+  const auto peak = [&] {
     world.barrier("before the peak is measured").wait();
-    double sum = measured_peak_flops(config.threads);
+    double sum = measured_peak_flops(config.threads) * cores_a_thread;
     world.all_reduce({&sum, 1, DType::kF64}, "peak of all ranks").wait();
     return sum;
   };
