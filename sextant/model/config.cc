@@ -97,8 +97,8 @@ const Family& family_of(const ModelConfig& config) {
   throw InternalError("a config is of a known family: " + config.family);
 }
 
-GeluKind gelu_kind(Fields& f, const char* key) {
-  const std::string name = f.one_of(key, {"gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu"});
+GeluKind gelu_kind(Fields& f, const char* key, const char* otherwise) {
+  const std::string name = f.one_of_or(key, otherwise, {"gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu"});
   return name == "gelu" ? GeluKind::kErf : GeluKind::kTanh;
 }
 

@@ -41,7 +41,7 @@ const Family& family_of(const ModelConfig& config);
 
 // What the readers share.
 inline constexpr std::int64_t kMost = std::int64_t{1} << 31, kMostLayers = 2048;
-GeluKind gelu_kind(Fields& f, const char* key);
+GeluKind gelu_kind(Fields& f, const char* key, const char* otherwise);
 /// What a family's rotary positions take, and what stands for what is missing.
 struct RopeTakes {
   bool yarn = false, part = false;  ///< stretching by YaRN; a part of each head

@@ -16,7 +16,7 @@ ModelConfig read(Fields& f, const std::string&) {
   c.ffn_width = f.integer_or("n_inner", 4 * c.width, 1, kMost);
   if (c.width % c.heads != 0) f.fail("n_head", str("found ", c.heads, ", which does not divide n_embd = ", c.width));
   c.head_width = c.width / c.heads;
-  c.gelu = gelu_kind(f, "activation_function");
+  c.gelu = gelu_kind(f, "activation_function", "gelu_new");
   c.norm_epsilon = f.number_or("layer_norm_epsilon", 1e-5, 0, 1);
   c.tied_head = f.boolean_or("tie_word_embeddings", true);
   c.initial_deviation = f.number_or("initializer_range", 0.02, 0, 10);

@@ -28,7 +28,7 @@ ModelConfig read(Fields& f, const std::string& file) {
     f.fail("rotary_pct", str("turns ", c.rotary_width, " of the ", c.head_width,
                              " elements of a head; an even number from 2 on is needed"));
   c.norm_epsilon = f.number_or("layer_norm_eps", 1e-5, 0, 1);
-  c.gelu = gelu_kind(f, "hidden_act");
+  c.gelu = gelu_kind(f, "hidden_act", "gelu");
   c.tied_head = f.boolean_or("tie_word_embeddings", false);
   c.initial_deviation = f.number_or("initializer_range", 0.02, 0, 10);
   c.dropout = f.number_or("hidden_dropout", 0, 0, 0.95);

@@ -2,12 +2,14 @@
 
 Usage: interface.py PROGRAM SOURCE_FOLDER
 """
+import fcntl
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bad_input"))
 from bad_input import write_inputs  # noqa: E402
@@ -63,6 +65,54 @@ with tempfile.TemporaryDirectory() as folder:
     run("train", folder + "/bpe.toml", f"train.output={folder}/bpe")
     assert open(folder + "/bpe/tokenizer.json").read() == open(folder + "/small.json").read()
     assert run("generate", folder + "/bpe", "--prompt", "In the", "--tokens", "3").startswith("In the")
+
+    # A tokenizer of another model in the folder: not used for one of bytes, which takes no other either.
+    run("train", run_file, f"train.output={folder}/bpe")
+    assert run("generate", folder + "/bpe", "--prompt", "In the", "--tokens", "3").startswith("In the")
+    refused = subprocess.run([program, "generate", folder + "/bpe", "--prompt", "x", "--tokenizer", folder + "/small.json"], capture_output=True, text=True)
+    assert refused.returncode == 3 and "trained on tokens of bytes" in refused.stderr, refused.stderr
+
+    # One file twice is twice its tokens, on any number of threads; leftovers of a killed run go; two runs at once do not mix.
+    for threads in ("1", "4"):
+        tokens = json.loads(run("data", folder + "/text.txt", folder + "/text.txt", "--out", folder + "/two.tokens", "--threads", threads, "--json"))
+        assert tokens["documents"] == 2 and tokens["tokens"] == 2 * (text_bytes - 6 + 1), tokens
+    os.mkdir(folder + "/two.tokens.parts")
+    for left in ("/two.tokens.tmp123", "/two.tokens.parts/0123456789abcdef.part"):
+        open(folder + left, "w").close()
+    holder = os.open(folder + "/two.tokens.parts", os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    refused = subprocess.run([program, "data", folder + "/text.txt", "--out", folder + "/two.tokens"], capture_output=True, text=True)
+    assert refused.returncode == 9 and "in use by another" in refused.stderr, refused.stderr
+    os.close(holder)
+    run("data", folder + "/text.txt", "--out", folder + "/two.tokens")
+    assert not [name for name in os.listdir(folder) if name.startswith("two.tokens.")]
+
+    # A save of many files that is killed leaves the old weights or none, but never a mixture.
+    with open(folder + "/wide.json", "w") as file:
+        file.write(json.dumps(dict(json.load(open(folder + "/model.json")), vocab_size=20000)))
+    save = ["train", run_file, f"model.config={folder}/wide.json", "train.steps=1", f"train.output={folder}/many", "train.shard_bytes=20000"]
+    def saved():
+        many = folder + "/many"
+        if not os.path.exists(many + "/model.safetensors.index.json"):
+            return None
+        with open(many + "/model.safetensors.index.json") as file:
+            names = sorted(set(json.load(file)["weight_map"].values()))
+        return [open(f"{many}/{name}", "rb").read() for name in names]
+
+    run(*save, "train.seed=2")
+    second = saved()
+    run(*save)
+    first = saved()
+    assert len(first) == 3 and first != second
+    for delay in range(6):
+        process = subprocess.Popen([program, *save, "train.seed=2"], stderr=subprocess.DEVNULL)
+        while process.poll() is None and not any(".tmp" in name for name in os.listdir(folder + "/many")):
+            pass
+        time.sleep(delay / 1000)
+        process.kill()
+        process.wait()
+        assert saved() in (None, first, second), delay
+        run(*save)
 
     seen = json.loads(run("doctor", "--json"))
     assert seen["cores"] >= 1 and seen["peak_flops_per_s"] > 1e9 and seen["bandwidth_bytes_per_s"] > 1e8 and isinstance(seen["problems"], list)
