@@ -1,4 +1,4 @@
-// A rank goes wrong in one of eight ways, and the run must end with the right verdict. faults CLASS SEED RANKS [STEPS]:
+// A rank goes wrong in one of many ways, and the run must end with the right verdict. faults CLASS SEED RANKS [STEPS]:
 // ranks are threads, or the processes of mpirun. Prints "VERDICT cause rank text".
 #include <sys/wait.h>
 #include <unistd.h>
@@ -80,6 +80,14 @@ void stop_and_go_on() {
   ::waitpid(child, nullptr, 0);
 }
 
+// A long transfer, in which one rank dies or is stopped.
+void fail_halfway(Communicator& world, bool wrong, int signal) {
+  std::vector<float> much(std::size_t{1} << 22, 1);
+  Pending sum = world.all_reduce(payload(std::span(much)), "halfway");
+  if (wrong) std::raise(signal);
+  sum.wait();
+}
+
 // Half of the ranks leave a long transfer lying: to the others the run is slow, not wrong.
 void exchange_slowly(Communicator& world) {
   std::vector<float> much(std::size_t{1} << 24, 1);
@@ -106,6 +114,8 @@ int main(int argc, char** argv) {
     if (name == "slow") exchange_slowly(world);
     for (int s = 0; s < steps; ++s) {
       const bool wrong = s == fault.step && r == fault.rank;
+      if (s == fault.step && name == "dead_halfway") fail_halfway(world, wrong, SIGKILL);
+      if (s == fault.step && name == "stopped_halfway") fail_halfway(world, wrong, SIGSTOP);
       if (wrong && name == "pause") stop_and_go_on();
       if (step(world, *pair, wrong, name)) return;
     }

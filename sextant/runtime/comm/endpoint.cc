@@ -69,7 +69,8 @@ void Endpoint::add(std::uint64_t group, Active& active) {
 void Endpoint::remove(std::uint64_t group) { active_.erase(group); }
 
 void Endpoint::progress() {
-  if (wire_) {
+  // Once the run has failed, buffers of what is under way may be gone.
+  if (wire_ && !(failed() && wire_->is_busy())) {
     int from = 0;
     Note note;
     while (wire_->take(from, note)) {
@@ -228,7 +229,19 @@ void Endpoint::look_around(int missing, Watch& watch, double now, const std::fun
     if (circle || next < 0) break;
     suspect = next;
   }
+  // What a rank of another node does is not seen from here; but it may wait in its turn for one of this node that is
+  // gone, stopped, or busy with something else.
+  for (int r = 0; r < world_size() && !status_of(suspect); ++r) {
+    const Status* other = r == rank_ ? nullptr : status_of(r);
+    if (other && other->ended.load() < run_ && (other->waits_for.load() < 0 || !is_alive(*other))) suspect = r;
+  }
   const Status* s = status_of(suspect);
+  const std::string of_suspect =
+      suspect == missing ? here() : str(here(), "waits itself, in the end for rank ", suspect, ", which ");
+  if (s && processes_ && !is_alive(*s) && !is_stopped(*s) && still_waits())
+    accuse(Cause::kDead, suspect,
+           str(of_suspect, "is dead (process ", s->process.load(), " was killed or crashed while ",
+               name_of(s->phase.load()), "); ", last_of(suspect)));
   const std::uint64_t progress =
       s ? s->recorded.load() * 16 + static_cast<std::uint64_t>(s->phase.load()) : heard_ * 16;
   const bool we_slept = now - watch.last_look > 1;  // stopped ourselves: nothing is known
@@ -255,8 +268,6 @@ void Endpoint::look_around(int missing, Watch& watch, double now, const std::fun
   const bool asleep = still >= most && cpu < kAsleep * still;
   if (!circle && !asleep && !is_over) return;
   if (!still_waits()) return;
-  const std::string of_suspect =
-      suspect == missing ? here() : str(here(), "waits itself, in the end for rank ", suspect, ", which ");
   if (circle) {
     std::vector<std::string> names;
     for (const int r : chain) names.push_back(str(r));

@@ -126,7 +126,7 @@ class Endpoint {
   void abandon() noexcept;
 
  private:
-  static constexpr Seconds kLookAround{0.05}, kPoll{1e-4};
+  static constexpr Seconds kLookAround{0.05}, kPoll{1e-4}, kOffering{2e-3};
   static constexpr int kYields = 64;
   struct Watch {
     double start = 0, next_look = 0;
@@ -141,14 +141,18 @@ class Endpoint {
   // this core, so it is offered before sleeping, which costs two context switches and a wake-up.
   template <class Done>
   bool look(const Done& done) {
+    double until = 0;  // of the offers: a stranger that takes them keeps the core for long
     for (int i = 0; i < options_.spin + kYields; ++i) {
       progress();
       if (done()) return true;
       if (failed()) throw_failed();
-      if (i < options_.spin)
+      if (i < options_.spin) {
         pause();
-      else
-        yield();
+        continue;
+      }
+      if (until == 0) until = steady_seconds() + kOffering.value;
+      yield();
+      if (steady_seconds() > until) break;
     }
     return done();
   }

@@ -51,6 +51,7 @@ class MpiWire final : public Wire {
     if (all) open_.erase(found);
     return all != 0;
   }
+  bool is_busy() const override { return !open_.empty(); }
   bool flushed() override {
     while (!posted_.empty()) {
       int sent = 0;

@@ -23,6 +23,8 @@ class Wire {
   virtual Request send(int to, const void* data, std::int64_t bytes, int channel) = 0;
   virtual Request receive(int from, void* data, std::int64_t bytes, int channel) = 0;
   virtual bool done(Request request) = 0;
+  /// Sends or receives are under way: any call may touch their buffers.
+  virtual bool is_busy() const = 0;
   virtual void post(int to, const Note& note) = 0;
   virtual bool flushed() = 0;                    ///< whether all notes have left
   virtual bool take(int& from, Note& note) = 0;  ///< the next note that has arrived, if any
