@@ -273,6 +273,7 @@ bool Fabric::all_moved(std::uint64_t number) {
 }
 // The world rank that a collective waits for.
 int Fabric::first_missing(std::uint64_t number) {
+  if (number >= next_) return -1;  // all is done meanwhile
   for (int q = 0; q < size(); ++q)
     if (q != rank_ && (!is_here(q) || peer(q).desk->posted.load() <= number)) return peer(q).world_rank;
   // Its own part waits for messages only; who has done it, for the parts of the others here. So two ranks of a node
