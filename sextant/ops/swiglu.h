@@ -1,20 +1,13 @@
 #pragma once
-#include "sextant/ops/op.h"
+#include "sextant/ops/gate.h"
 
 namespace sextant {
 
 /// silu(gate) * up (Shazeer 2020). Inputs: gate, up of one shape.
-class Swiglu final : public Op {
+class Swiglu final : public Gate {
  public:
+  Swiglu() : Gate(6, 14) {}
   std::string_view kind() const override { return "swiglu"; }
-  std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override {
-    return {{.dims = in[0].dims, .dtype = in[0].dtype}};
-  }
-  std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind) const override {
-    return element_wise_row(in, axis);
-  }
-  Needs needs(Pass) const override { return {{0, 1}, {}}; }
-  Work work(Pass pass, std::span<const TensorSpec> local) const override;
 };
 
 }  // namespace sextant
