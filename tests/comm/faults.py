@@ -52,7 +52,9 @@ def main():
                         problems.append(f"exit code {result.returncode}")
                     if not (backend == "threads" and name == "dead"):
                         try:
-                            dumps = [f for f in sorted(os.listdir(folder)) if f.startswith(f"faults-{name}-{seed}.json")]
+                            # A second speaker that mpirun ended while it wrote leaves its temporary file: that is no dump.
+                            dumps = [f for f in sorted(os.listdir(folder))
+                                     if f.startswith(f"faults-{name}-{seed}.json") and ".tmp" not in f]
                             found = []
                             for path in dumps:
                                 with open(f"{folder}/{path}") as file:
