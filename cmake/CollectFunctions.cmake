@@ -1,0 +1,16 @@
+# The names of functions of this pattern that the files of a folder define at the start of a line, for tables made by
+# CMake: objects that register themselves would vanish from a static library.
+# collect_functions(<out> <glob> <type> <name regex>)
+function(collect_functions out pattern type name)
+  file(GLOB files CONFIGURE_DEPENDS ${pattern})
+  set(names "")
+  foreach(file IN LISTS files)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    file(STRINGS ${file} found REGEX "^${type} ${name}\\(")
+    if(found)
+      string(REGEX MATCH "${name}" function "${found}")
+      list(APPEND names ${function})
+    endif()
+  endforeach()
+  set(${out} ${names} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,57 @@
+#include <algorithm>
+
+#include "sextant/base/str.h"
+#include "sextant/schedule/schedule.h"
+
+namespace sextant {
+namespace {
+
+std::vector<std::string> interleaved_violations(const ScheduleShape& shape) {
+  // With fewer, a chunk's first microbatch is asked for before the chunk in front could have made it.
+  if (shape.group >= shape.num_ranks) return {};
+  return {str("group = ", shape.group, " is less than the ", shape.num_ranks,
+              " pipeline ranks, and ranks would wait for each other; use group = ", shape.num_ranks, " or more")};
+}
+
+std::vector<Action> interleaved_actions(const ScheduleShape& shape, int rank) {
+  const int num_ranks = shape.num_ranks, num_chunks = shape.virtual_stages, num_microbatches = shape.num_microbatches;
+  // Virtual microbatches: chunk after chunk takes a group of microbatches. The last group may be short.
+  struct Turn {
+    int microbatch, chunk;
+  };
+  std::vector<Turn> turns;
+  for (int low = 0; low < num_microbatches; low += shape.group)
+    for (int c = 0; c < num_chunks; ++c)
+      for (int m = low; m < std::min(low + shape.group, num_microbatches); ++m) turns.push_back({m, c});
+  const int num_turns = static_cast<int>(turns.size());
+  const int warmup = std::min(num_turns, 2 * (num_ranks - 1 - rank) + (num_chunks - 1) * shape.group);
+
+  std::vector<Action> out;
+  const auto forward = [&](int k) {
+    const Turn& t = turns[static_cast<std::size_t>(k)];
+    out.push_back({static_cast<std::int16_t>(t.chunk * num_ranks + rank), ActionKind::kF, t.microbatch});
+  };
+  for (int k = 0; k < warmup; ++k) forward(k);
+  for (int k = 0; k < num_turns; ++k) {
+    if (k + warmup < num_turns) forward(k + warmup);
+    const Turn& t = turns[static_cast<std::size_t>(k)];
+    const int chunk = num_chunks - 1 - t.chunk;
+    out.push_back({static_cast<std::int16_t>(chunk * num_ranks + rank), ActionKind::kB, t.microbatch});
+  }
+  return out;
+}
+
+}  // namespace
+
+// Depth-first interleaving (Narayanan et al. 2021), with groups as in Llama 3 (2024).
+ScheduleKind interleaved_schedule() {
+  return {.id = "interleaved",
+          .summary = "1f1b over several chunks a rank; 1/V of the bubble, V times the messages (Narayanan et al. 2021)",
+          .least_virtual = 2,
+          .most_virtual = 1 << 10,
+          .has_group = true,
+          .violations = interleaved_violations,
+          .actions = interleaved_actions};
+}
+
+}  // namespace sextant
