@@ -57,7 +57,7 @@ int run_check(const Arguments& a) {
   v.set("predicted_peak_memory_bytes", memory.peak.value);
   v.set("predicted_peak_memory_by_tag_bytes", std::move(tags));
   if (conversions.empty()) {
-    const StepBytes bytes = promised_bytes(program, 0, 0, 0);
+    const StepBytes bytes = promised_bytes(program, 0, {});
     out << "  traffic     " << human(bytes.total()) << " received by the first rank in a step\n";
     v.set("predicted_comm_bytes", bytes.total().value);
   } else {

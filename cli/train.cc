@@ -111,9 +111,9 @@ void print_summary(const RunSummary& s, const RunConfig& config) {
   const auto group = [](const char* name, Bytes got) {
     if (got.value > 0) std::cerr << "  " << name << ": " << human(got) << "\n";
   };
-  group("gradients over dp_shard·cp", s.comm.zero);
-  group("gradients over dp_replicate", s.comm.replicas);
-  group("loss and token counts", s.comm.data);
+  group("gradients over dp_shard·cp", s.comm[Group::kZero]);
+  group("gradients over dp_replicate", s.comm[Group::kReplicas]);
+  group("loss, norm and token counts", s.comm[Group::kData] + s.comm[Group::kWorld]);
   std::cerr << "\nSpeed: " << human(s.tokens_per_s, "tok/s") << ", " << human(s.step_time) << " a step (median), "
             << std::lround(100 * s.mfu) << "% of the measured peak of " << human(s.peak_flops, "FLOP/s") << "\n";
   std::cerr << "Loss: " << s.losses.front() << " -> " << s.losses.back()
@@ -169,10 +169,9 @@ void print_program(const Arguments& a, const RunConfig& config, const std::strin
         ExitCode::kUsage);
   const Program program = build_program(build_model(config.model, sizes_of(config.plan, config.workload)), config.plan);
   std::cout << to_string(program);
-  if (config.plan.tp > 1 || config.plan.cp > 1)
-    std::cerr << "note: sums of gradients over tp and cp are not in this list yet, and only tp = cp = 1 is trained\n";
   if (what == "units")
-    for (const Unit& unit : program.by_pp[0].units) std::cout << to_string(unit, program.mesh);
+    for (const RankProgram& rank : program.by_pp)
+      for (const Unit& unit : rank.units) std::cout << to_string(unit, program.mesh);
 }
 
 RunConfig read_config_of(const Arguments& a, int ranks, int ranks_here) {

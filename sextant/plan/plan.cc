@@ -1,8 +1,12 @@
 #include "sextant/plan/plan.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "sextant/base/errors.h"
 #include "sextant/plan/context_parallel.h"
 #include "sextant/plan/data_parallel.h"
+#include "sextant/plan/pipeline_parallel.h"
 #include "sextant/plan/sequence_parallel.h"
 #include "sextant/plan/tensor_parallel.h"
 
@@ -49,6 +53,12 @@ std::string nearest_divisors(std::int64_t whole, std::int64_t wanted) {
   return below == above ? str(below) : str(below, " or ", above);
 }
 
+std::string to_text(const std::vector<int>& numbers) {
+  std::vector<std::string> words;
+  for (const int n : numbers) words.push_back(std::to_string(n));
+  return "[" + join(words, ", ") + "]";
+}
+
 }  // namespace
 
 std::vector<std::string> violations(const Plan& plan, const ModelConfig& model, const Workload& workload) {
@@ -77,6 +87,24 @@ std::vector<std::string> violations(const Plan& plan, const ModelConfig& model, 
     if (plan.tp == 1) out.push_back("sequence_parallel needs tp > 1; with tp = 1 there is nothing to split: remove it");
     must_divide("cp·tp", std::int64_t{plan.cp} * plan.tp, "the sequence", workload.sequence);
   }
+  const std::vector<std::string> of_schedule = schedule_violations(plan);
+  out.insert(out.end(), of_schedule.begin(), of_schedule.end());
+  if (of_schedule.empty()) {
+    const int num_stages = num_stages_of(plan), num_units = static_cast<int>(model.layers) + 2;
+    const auto sum = std::accumulate(plan.stages.begin(), plan.stages.end(), std::int64_t{0});
+    if (num_units < num_stages)
+      out.push_back(str("the schedule has ", num_stages, " stages, and the model ", num_units, " units (", model.layers,
+                        " layers, embedding, head): some would be empty; at most ", num_units, " stages"));
+    else if (!plan.stages.empty() && (static_cast<int>(plan.stages.size()) != num_stages || sum != num_units))
+      out.push_back(str("stages has ", plan.stages.size(), " entries with ", sum, " units, but the schedule has ",
+                        num_stages, " stages, and the model ", num_units, " units (embedding, ", model.layers,
+                        " layers, head); valid: stages = ", to_text(balanced_stages(num_units, num_stages))));
+  }
+  if (plan.reduce == GradientReduce::kMicrobatch && plan.zero < 2)
+    out.push_back(str("reduce = \"microbatch\" with zero = ", plan.zero,
+                      ": whole gradients are kept anyway, and are reduced once; use reduce = \"step\" or zero = 2"));
+  if (plan.recompute.layers >= 0 && !plan.recompute.any())
+    out.push_back("recompute_layers without recompute; set recompute = \"full\" or a list of ops");
   if (workload.sequence > model.max_positions)
     out.push_back(str("sequence = ", workload.sequence, " is longer than the model's positions = ", model.max_positions,
                       "; at most ", model.max_positions));
@@ -106,35 +134,60 @@ Workload read_workload(const Value& run, const std::string& file) {
   return w;
 }
 
+namespace {
+
+Recompute read_recompute(Fields& f) {
+  Recompute r;
+  const Value* given = f.member("recompute");
+  if (given && std::holds_alternative<Value::Array>(given->data)) {
+    for (const std::string& name : f.texts("recompute")) {
+      const auto& known = recompute_names();
+      if (std::find(known.begin(), known.end(), name) == known.end()) {
+        const std::string near = nearest(name, known);
+        f.fail("recompute", str("found ", printable(name, 40), near.empty() ? "" : "; did you mean " + near + "?", " (",
+                                join(known, ", "), ")"));
+      }
+      r.ops.push_back(name);
+    }
+  } else {
+    r.full = f.one_of_or("recompute", "none", {"none", "full"}) == "full";
+  }
+  r.layers = static_cast<int>(f.integer_or("recompute_layers", -1, 0, 1 << 20));
+  return r;
+}
+
+}  // namespace
+
 Plan read_plan(const Value& run, const std::string& file, const Workload& workload, int ranks) {
   Fields f(run.find("plan"), file, "[plan]");
   // Known fields of a plan that this runtime does not run: said by name, rather than guessed to be another one.
-  for (const char* key : {"pp", "ep", "etp", "zero", "reduce", "live_units", "schedule", "virtual_stages", "group",
-                          "stages", "recompute", "rank_order", "cp_slices"})
+  for (const char* key : {"ep", "etp", "rank_order", "cp_slices"})
     if (f.has(key)) f.fail(key, "is not offered by this build yet; leave it out");
   Plan p;
   const auto degree = [&](const char* key) { return static_cast<int>(f.integer_or(key, 1, 1, 1 << 20)); };
   p.dp_replicate = degree("dp_replicate");
   p.cp = degree("cp");
   p.tp = degree("tp");
+  p.pp = degree("pp");
   constexpr std::int64_t kMostRanks = 1 << 24, kMostMicrobatches = 1 << 14;
   const auto limit = [&](std::int64_t ranks_so_far, const char* key) {
     if (ranks_so_far > kMostRanks)
       f.fail(key, str("the plan would need ", ranks_so_far, " ranks; at most ", kMostRanks, " are planned with"));
     return static_cast<int>(ranks_so_far);
   };
-  const int others = limit(std::int64_t{limit(std::int64_t{p.dp_replicate} * p.cp, "cp")} * p.tp, "tp");
+  const int others = limit(
+      std::int64_t{limit(std::int64_t{limit(std::int64_t{p.dp_replicate} * p.cp, "cp")} * p.tp, "tp")} * p.pp, "pp");
   if (f.has("dp_shard") || ranks == 0) {
     p.dp_shard = degree("dp_shard");
     limit(std::int64_t{others} * p.dp_shard, "dp_shard");
     if (ranks > 0 && p.num_ranks() != ranks)
       f.fail("dp_shard", str("the plan needs ", p.num_ranks(), " ranks (dp_replicate ", p.dp_replicate, " x dp_shard ",
-                             p.dp_shard, " x cp ", p.cp, " x tp ", p.tp, "), but --ranks says ", ranks,
+                             p.dp_shard, " x cp ", p.cp, " x tp ", p.tp, " x pp ", p.pp, "), but --ranks says ", ranks,
                              "; use --ranks ", p.num_ranks(), " or leave dp_shard out"));
   } else {
     f.known("dp_shard");
     if (ranks % others != 0)
-      f.fail("dp_shard", str("--ranks ", ranks, " is no multiple of dp_replicate x cp x tp = ", others,
+      f.fail("dp_shard", str("--ranks ", ranks, " is no multiple of dp_replicate x cp x tp x pp = ", others,
                              "; use --ranks ", std::max(1, ranks / others) * others));
     p.dp_shard = ranks / others;
   }
@@ -142,7 +195,21 @@ Plan read_plan(const Value& run, const std::string& file, const Workload& worklo
   const std::string cp_kind = f.one_of_or("cp_kind", "all_gather", {"all_gather", "ulysses", "ring"});
   p.cp_kind = cp_kind == "ring" ? CpKind::kRing : cp_kind == "ulysses" ? CpKind::kUlysses : CpKind::kAllGather;
   p.w_inputs = f.one_of_or("w_inputs", "gather", {"gather", "keep"}) == "keep" ? WInputs::kKeep : WInputs::kGather;
-  p.bucket = {f.integer_or("bucket_bytes", 25'000'000, 0)};
+  p.zero = static_cast<int>(f.integer_or("zero", 0, 0, 3));
+  p.reduce = f.one_of_or("reduce", p.zero >= 2 ? "microbatch" : "step", {"step", "microbatch"}) == "step"
+                 ? GradientReduce::kStep
+                 : GradientReduce::kMicrobatch;
+  p.live_units = static_cast<int>(f.integer_or("live_units", 2, 1, 1 << 20));
+  p.bucket = {f.integer_or("bucket_bytes", p.zero == 3 ? 0 : 25'000'000, 0)};
+  p.schedule = f.text_or("schedule", "1f1b");
+  p.virtual_stages = static_cast<int>(f.integer_or("virtual_stages", 0, 0, 1 << 14));
+  p.group = static_cast<int>(f.integer_or("group", 0, 0, 1 << 20));
+  if (f.has("stages"))
+    for (const std::int64_t n : f.integers("stages", 1, 1 << 20)) p.stages.push_back(static_cast<int>(n));
+  f.known("stages");
+  p.border =
+      f.one_of_or("stage_border", "slice", {"slice", "whole"}) == "slice" ? StageBorder::kSlice : StageBorder::kWhole;
+  p.recompute = read_recompute(f);
   // Left out, a rank takes its whole part of the batch at once, or as much as num_microbatches leaves.
   const std::int64_t per_rank = std::max<std::int64_t>(1, workload.global_batch / p.data_ranks());
   const std::int64_t asked = f.has("num_microbatches") ? f.integer("num_microbatches", 1, kMostMicrobatches)

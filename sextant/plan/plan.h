@@ -5,11 +5,17 @@
 
 #include "sextant/base/fields.h"
 #include "sextant/model/model.h"
+#include "sextant/plan/recompute.h"
 #include "sextant/plan/rules.h"
 
 namespace sextant {
 
 enum class WInputs : std::uint8_t { kGather, kKeep };  ///< inputs of weight gradients under sequence parallelism
+/// When gradients are summed over the zero axes: once a step, or after each microbatch, into the shard.
+enum class GradientReduce : std::uint8_t { kStep, kMicrobatch };
+/// How a tensor that all tp ranks hold crosses a stage border: each sends its slice and the receivers gather, or each
+/// sends the whole.
+enum class StageBorder : std::uint8_t { kSlice, kWhole };
 
 struct Workload {
   std::int64_t sequence = 0;      ///< tokens
@@ -19,16 +25,23 @@ struct Workload {
 
 /// [plan] of a run file; all else is derived from it. Plain data parallelism is dp_shard.
 struct Plan {
-  int dp_replicate = 1, dp_shard = 1, cp = 1, tp = 1;
+  int dp_replicate = 1, dp_shard = 1, cp = 1, tp = 1, pp = 1;
   bool sequence_parallel = false;
   CpKind cp_kind = CpKind::kAllGather;
   WInputs w_inputs = WInputs::kGather;
-  Bytes bucket{
-      0};  ///< gradients reduced together once this many bytes are ready; 0: one reduction after the backward pass
+  int zero = 0;  ///< what is sharded over dp_shard x cp: 1 optimizer state, 2 gradients too, 3 parameters too
+  GradientReduce reduce = GradientReduce::kStep;
+  int live_units = 2;  ///< zero 3: so many buckets are gathered at a time
+  Bytes bucket{0};     ///< a bucket is closed at this many bytes; 0: one a stage (zero 3: one a unit)
+  std::string schedule = "1f1b";
+  int virtual_stages = 0, group = 0;  ///< 0: the schedule's own
+  std::vector<int> stages;            ///< units of each stage; empty: balanced
+  StageBorder border = StageBorder::kSlice;
+  Recompute recompute;
   std::int64_t microbatch_size = 1;   ///< sequences a rank takes at once
   std::int64_t num_microbatches = 1;  ///< of a step
 
-  int num_ranks() const { return dp_replicate * dp_shard * cp * tp; }
+  int num_ranks() const { return dp_replicate * dp_shard * cp * tp * pp; }
   int data_ranks() const { return dp_replicate * dp_shard; }
 };
 

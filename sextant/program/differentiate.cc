@@ -46,7 +46,15 @@ int join_gradients(Draft& d, int tensor) {
 
 void differentiate(Draft& d) {
   if (d.layer.output >= 0) {
-    d.unit.output_gradient = gradient_slot(d, d.layer.output, d.own(d.layer.output));
+    const int whole = gradient_slot(d, d.layer.output, d.own(d.layer.output));
+    d.unit.output_gradient = whole;
+    if (d.split.slice_output && d.sliced(d.layer.output) != d.own(d.layer.output)) {
+      TensorSpec slice = d.spec(d.layer.output);
+      slice.name = "d." + slice.name + ".slice";
+      slice.at = dual(d.sliced(d.layer.output));
+      d.unit.output_gradient = d.add_slot(slice, Life::kBoundary);
+      d.convert(d.unit.i, d.unit.output_gradient, dual(d.own(d.layer.output)), true, "", whole);
+    }
     d.unit.slots[static_cast<std::size_t>(d.unit.output_gradient)].life = Life::kBoundary;
   }
   for (auto bound = d.nodes.rbegin(); bound != d.nodes.rend(); ++bound) {
@@ -82,6 +90,9 @@ void differentiate(Draft& d) {
   }
   if (d.layer.input >= 0) {
     d.unit.input_gradient = join_gradients(d, d.layer.input);
+    if (d.split.slice_input)
+      d.unit.input_gradient = d.convert(d.unit.i, d.unit.input_gradient, dual(d.sliced(d.layer.input)), true,
+                                        "d." + d.spec(d.layer.input).name + ".slice");
     d.unit.slots[static_cast<std::size_t>(d.unit.input_gradient)].life = Life::kBoundary;
   }
 }

@@ -27,6 +27,8 @@ struct Draft {
   const TensorSpec& spec(int tensor) const { return layer.tensors[static_cast<std::size_t>(tensor)].spec; }
   Role role(int tensor) const { return layer.tensors[static_cast<std::size_t>(tensor)].role; }
   Placements placed_by_rules(int tensor) const;
+  /// The placement of a tensor that crosses a border as a slice.
+  Placements sliced(int tensor) const;
   /// As the rules place it, or partial if it is left so.
   Placements own(int tensor) const;
   int add_slot(TensorSpec spec, Life life);
@@ -42,6 +44,7 @@ Placements dual(const Placements& used);
 
 void partition(Draft& draft);      ///< forward steps with conversions
 void differentiate(Draft& draft);  ///< I and W steps
+void rebuild(Draft& draft);        ///< forward steps that the backward passes do again (recompute)
 void keep(Draft& draft);           ///< lives of slots; what is gathered again
 void fuse(Draft& draft);           ///< neighbouring forward steps that one kernel does
 

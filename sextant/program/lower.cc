@@ -12,13 +12,19 @@ std::string_view name_of(Life life) {
   return names[static_cast<std::size_t>(life)];
 }
 
-LayerSplit split_of(const Plan& plan) { return {mesh_of(plan), rules_of(plan), plan.w_inputs}; }
+LayerSplit split_of(const Plan& plan) {
+  return {.mesh = mesh_of(plan), .rules = rules_of(plan), .w_inputs = plan.w_inputs};
+}
 
 void keep(Draft& d) {
   Unit& u = d.unit;
   std::set<int> read_by_i, read_by_w;
-  for (const Step& s : u.i) read_by_i.insert(s.reads.begin(), s.reads.end());
-  for (const Step& s : u.w) read_by_w.insert(s.reads.begin(), s.reads.end());
+  const auto collect = [&] {
+    read_by_i.clear(), read_by_w.clear();
+    for (const Step& s : u.i) read_by_i.insert(s.reads.begin(), s.reads.end());
+    for (const Step& s : u.w) read_by_w.insert(s.reads.begin(), s.reads.end());
+  };
+  collect();
 
   // Gathered shards that only W reads are dropped after F and gathered again in front of their first reader.
   if (d.split.w_inputs == WInputs::kGather) {
@@ -36,9 +42,10 @@ void keep(Draft& d) {
       u.w.insert(reader, {made.op, Pass::kF, made.reads, {again}, {}});
       for (Step& s : u.w) std::replace(s.reads.begin(), s.reads.end(), gathered, again);
       read_by_w.erase(gathered);
-      read_by_w.insert(made.reads[0]);
     }
   }
+  rebuild(d);
+  collect();
   for (const Step& s : u.f)
     for (const int slot : s.writes) {
       Slot& written = u.slots[static_cast<std::size_t>(slot)];
@@ -62,18 +69,26 @@ Unit lower(const Layer& layer, const LayerSplit& split) {
 }
 
 std::vector<Step> Unit::b() const {
-  // A w step goes behind the last i step that writes one of its inputs; a second gather goes in front of its first
-  // reader, wherever that lands.
+  // A w step goes behind the last i step that writes one of its inputs; one that makes something again goes in front of
+  // its first reader, wherever that lands.
+  const auto reads_from = [](const Step& reader, const Step& writer) {
+    return std::any_of(writer.writes.begin(), writer.writes.end(), [&](int slot) {
+      return slot >= 0 && std::count(reader.reads.begin(), reader.reads.end(), slot) > 0;
+    });
+  };
   std::vector<std::size_t> behind(w.size(), 0);
-  for (std::size_t n = 0; n < w.size(); ++n)
-    for (std::size_t k = 0; k < i.size(); ++k)
-      for (const int slot : i[k].writes)
-        if (slot >= 0 && std::count(w[n].reads.begin(), w[n].reads.end(), slot)) behind[n] = k + 1;
   for (std::size_t n = 0; n < w.size(); ++n) {
+    for (std::size_t k = 0; k < i.size(); ++k)
+      if (reads_from(w[n], i[k])) behind[n] = k + 1;
+    for (std::size_t m = 0; m < n; ++m)
+      if (reads_from(w[n], w[m])) behind[n] = std::max(behind[n], behind[m]);
+  }
+  for (std::size_t n = w.size(); n-- > 0;) {
     if (w[n].pass != Pass::kF) continue;
-    behind[n] = i.size();
+    std::size_t first_reader = i.size();
     for (std::size_t r = n + 1; r < w.size(); ++r)
-      if (std::count(w[r].reads.begin(), w[r].reads.end(), w[n].writes[0])) behind[n] = std::min(behind[n], behind[r]);
+      if (reads_from(w[r], w[n])) first_reader = std::min(first_reader, behind[r]);
+    behind[n] = std::max(behind[n], first_reader);
   }
   std::vector<Step> out;
   for (std::size_t k = 0; k <= i.size(); ++k) {

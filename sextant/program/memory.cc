@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "sextant/base/errors.h"
 
 namespace sextant {
 
 std::string_view name_of(MemoryTag tag) {
-  constexpr std::string_view names[] = {"parameters",  "gradients", "optimizer", "data",
+  constexpr std::string_view names[] = {"parameters",  "gathered",  "gradients", "optimizer", "data",
                                         "activations", "temporary", "boundary",  "scratch"};
   return names[static_cast<std::size_t>(tag)];
 }
@@ -36,10 +37,16 @@ Bytes slot_bytes(const Unit& unit, int slot, const MeshSizes& mesh) {
   return aligned(local_bytes(unit.slots[static_cast<std::size_t>(slot)].spec, mesh));
 }
 
-TimedUnit time_unit(const Unit& unit, const MeshSizes& mesh, int threads) {
-  TimedUnit timed;
-  timed.f.steps = unit.f;
-  timed.b.steps = unit.b();
+Stored stored_elements(const Program& program, const Bucket& bucket) {
+  const std::int64_t whole = bucket.elements, shard = whole / size_of(Group::kZero, program.mesh);
+  return {program.zero >= 3 ? shard : whole, program.zero >= 2 ? shard : whole, program.zero >= 1 ? shard : whole};
+}
+
+namespace {
+
+// Who allocates and who frees each slot, over lists that run one after the other. What an earlier list did is not
+// written down again.
+void time_lists(const Unit& unit, TimedSteps& forward, const std::vector<TimedSteps*>& backward) {
   const auto is_instance = [&](int slot) {
     const Life life = unit.slots[static_cast<std::size_t>(slot)].life;
     return life == Life::kKept || life == Life::kTemporary || life == Life::kBoundary;
@@ -49,9 +56,11 @@ TimedUnit time_unit(const Unit& unit, const MeshSizes& mesh, int threads) {
     std::size_t step;
   };
   std::map<int, Use> first_write, last_use;
-  for (TimedSteps* list : {&timed.f, &timed.b}) {
+  std::vector<TimedSteps*> lists{&forward};
+  lists.insert(lists.end(), backward.begin(), backward.end());
+  for (TimedSteps* list : lists) {
     const std::size_t n = list->steps.size();
-    list->allocate.resize(n), list->free.resize(n), list->scratch.resize(n);
+    list->allocate.assign(n, {}), list->free.assign(n, {});
     for (std::size_t s = 0; s < n; ++s) {
       const Step& step = list->steps[s];
       for (const int slot : step.writes)
@@ -67,6 +76,18 @@ TimedUnit time_unit(const Unit& unit, const MeshSizes& mesh, int threads) {
   }
   for (const auto& [slot, use] : last_use)
     if (slot != unit.output && slot != unit.input_gradient) use.list->free[use.step].push_back(slot);
+}
+
+}  // namespace
+
+TimedUnit time_unit(const Unit& unit, const MeshSizes& mesh, int threads) {
+  TimedUnit timed;
+  timed.f.steps = unit.f;
+  timed.b.steps = unit.b();
+  timed.i.steps = unit.i;
+  timed.w.steps = unit.w;
+  time_lists(unit, timed.f, {&timed.i, &timed.w});
+  time_lists(unit, timed.f, {&timed.b});
 
   // Scratch is declared by local input sizes. A backward step reads a subset of the inputs, so its op's specs are
   // taken from the forward list, or from its own reads where the op has no forward step (a head).
@@ -74,7 +95,8 @@ TimedUnit time_unit(const Unit& unit, const MeshSizes& mesh, int threads) {
   for (const Step& step : timed.f.steps)
     for (const int slot : step.reads)
       inputs[step.op.get()].push_back(local(unit.slots[static_cast<std::size_t>(slot)].spec, mesh));
-  for (TimedSteps* list : {&timed.f, &timed.b})
+  for (TimedSteps* list : {&timed.f, &timed.b, &timed.i, &timed.w}) {
+    list->scratch.resize(list->steps.size());
     for (std::size_t s = 0; s < list->steps.size(); ++s) {
       const Step& step = list->steps[s];
       std::vector<TensorSpec> in = inputs[step.op.get()];
@@ -82,48 +104,126 @@ TimedUnit time_unit(const Unit& unit, const MeshSizes& mesh, int threads) {
         for (const int slot : step.reads) in.push_back(local(unit.slots[static_cast<std::size_t>(slot)].spec, mesh));
       list->scratch[s] = aligned(step.op->scratch(step.pass, in, threads));
     }
+  }
   return timed;
 }
 
-MemoryPlan plan_memory(const Program& program, Bytes state_per_element, Bytes data, int threads) {
+namespace {
+
+// Live bytes by tag, their sum, and its peak.
+class Walk {
+ public:
+  Walk(const Program& program, int pp, MemoryPlan& plan)
+      : program_(program), rank_(program.by_pp.at(static_cast<std::size_t>(pp))), plan_(plan) {
+    has_whole_gradients_.assign(rank_.buckets.size(), false);
+    for (const Unit& unit : rank_.units) {
+      auto& sizes = bytes_.emplace_back();
+      for (std::size_t s = 0; s < unit.slots.size(); ++s)
+        sizes.push_back(slot_bytes(unit, static_cast<int>(s), program.mesh));
+    }
+  }
+
+  void add(MemoryTag tag, Bytes bytes) {
+    live_[static_cast<std::size_t>(tag)] += bytes;
+    sum_ += bytes;
+    greatest_ = std::max(greatest_, sum_);
+  }
+  void remove(MemoryTag tag, Bytes bytes) {
+    live_[static_cast<std::size_t>(tag)] -= bytes;
+    sum_ -= bytes;
+  }
+  // A new peak is written down with what `where` says.
+  void look(const auto& where) {
+    if (sum_ > plan_.peak) plan_.peak = sum_, plan_.at_peak = live_, plan_.peak_where = where();
+  }
+
+  void run(const Instruction& i) {
+    if (program_.zero >= 2)
+      rank_.for_each_write(i, [&](int b) {
+        if (!has_whole_gradients_[at(b)]) add(MemoryTag::kGradients, whole(b)), has_whole_gradients_[at(b)] = true;
+      });
+    const Unit& unit = rank_.units[at(i.unit)];
+    const TimedSteps& list = plan_.units[at(i.unit)].of(i);
+    for (std::size_t s = 0; s < list.steps.size(); ++s) {
+      for (const int slot : list.allocate[s]) add(tag(unit, slot), bytes_[at(i.unit)][at(slot)]);
+      add(MemoryTag::kScratch, list.scratch[s]);
+      look([&] {
+        return str(unit.name, " ", list.steps[s].op->kind(), " ", name_of(list.steps[s].pass), " of microbatch ",
+                   i.microbatch);
+      });
+      remove(MemoryTag::kScratch, list.scratch[s]);
+      for (const int slot : list.free[s]) remove(tag(unit, slot), bytes_[at(i.unit)][at(slot)]);
+    }
+  }
+
+  void follow(const Instruction& i) {
+    const auto where = [&] { return to_string(rank_, i); };
+    switch (i.code) {
+      case Code::kRun:
+        run(i);
+        break;
+      case Code::kUnshard:
+        add(MemoryTag::kGathered, whole(i.bucket));
+        break;
+      case Code::kReshard:
+        remove(MemoryTag::kGathered, whole(i.bucket));
+        break;
+      case Code::kRecv:
+        add(MemoryTag::kBoundary, bytes_[at(i.unit)][at(message_slot(rank_, i))]);
+        break;
+      case Code::kWait: {
+        const Instruction& of = rank_.code[at(i.waits_for)];
+        if (of.code == Code::kSend) remove(MemoryTag::kBoundary, bytes_[at(of.unit)][at(message_slot(rank_, of))]);
+        if (of.code == Code::kReduce && program_.zero >= 2)
+          remove(MemoryTag::kGradients, whole(of.bucket)), has_whole_gradients_[at(of.bucket)] = false;
+        break;
+      }
+      default:
+        break;
+    }
+    look(where);
+  }
+
+  Bytes take_greatest() { return std::exchange(greatest_, sum_); }
+  Bytes sum() const { return sum_; }
+
+ private:
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+  static MemoryTag tag(const Unit& unit, int slot) { return tag_of(unit.slots[at(slot)].life); }
+  Bytes whole(int bucket) const { return aligned({rank_.buckets[at(bucket)].elements * size_of(program_.dtype)}); }
+
+  const Program& program_;
+  const RankProgram& rank_;
+  MemoryPlan& plan_;
+  std::vector<std::vector<Bytes>> bytes_;  // [unit][slot]
+  std::vector<bool> has_whole_gradients_;
+  LiveBytes live_{};
+  Bytes sum_, greatest_;
+};
+
+}  // namespace
+
+MemoryPlan plan_memory(const Program& program, int pp, Bytes state_per_element, Bytes data, int threads,
+                       const std::function<void(std::size_t, Bytes, Bytes)>& on_instruction) {
   MemoryPlan plan;
-  const RankProgram& rank = program.by_pp.at(0);
-  std::array<Bytes, kNumMemoryTags> live{};
-  const auto at = [&](MemoryTag tag) -> Bytes& { return live[static_cast<std::size_t>(tag)]; };
+  const RankProgram& rank = program.by_pp.at(static_cast<std::size_t>(pp));
   for (const Unit& unit : rank.units) plan.units.push_back(time_unit(unit, program.mesh, threads));
+  Walk walk(program, pp, plan);
   for (const Bucket& bucket : rank.buckets) {
-    const Bytes bytes = aligned({bucket.elements * size_of(program.dtype)});
-    at(MemoryTag::kParameters) += bytes;
-    at(MemoryTag::kGradients) += bytes;
-    if (state_per_element.value > 0) at(MemoryTag::kOptimizer) += aligned(state_per_element * bucket.elements);
+    const Stored stored = stored_elements(program, bucket);
+    walk.add(MemoryTag::kParameters, aligned({stored.parameters * size_of(program.dtype)}));
+    walk.add(MemoryTag::kGradients, aligned({stored.gradients * size_of(program.dtype)}));
+    if (state_per_element.value > 0) walk.add(MemoryTag::kOptimizer, aligned(state_per_element * stored.state));
   }
   for (const Unit& unit : rank.units)
     for (std::size_t s = 0; s < unit.slots.size(); ++s)
       if (unit.slots[s].life == Life::kResult)
-        at(MemoryTag::kGradients) += slot_bytes(unit, static_cast<int>(s), program.mesh);
-  at(MemoryTag::kData) += data;
-
-  const auto look = [&](const std::string& where) {
-    Bytes sum;
-    for (const Bytes b : live) sum += b;
-    if (sum > plan.peak) plan.peak = sum, plan.at_peak = live, plan.peak_where = where;
-  };
-  look("at the start");
-  for (const Instruction& instruction : rank.code) {
-    if (instruction.code != Code::kRun) continue;
-    const Unit& unit = rank.units[static_cast<std::size_t>(instruction.unit)];
-    const TimedUnit& timed = plan.units[static_cast<std::size_t>(instruction.unit)];
-    const TimedSteps& list = instruction.pass == Pass::kF ? timed.f : timed.b;
-    for (std::size_t s = 0; s < list.steps.size(); ++s) {
-      for (const int slot : list.allocate[s])
-        at(tag_of(unit.slots[static_cast<std::size_t>(slot)].life)) += slot_bytes(unit, slot, program.mesh);
-      at(MemoryTag::kScratch) += list.scratch[s];
-      look(str(unit.name, " ", list.steps[s].op->kind(), " ", name_of(list.steps[s].pass), " of microbatch ",
-               instruction.microbatch));
-      at(MemoryTag::kScratch) -= list.scratch[s];
-      for (const int slot : list.free[s])
-        at(tag_of(unit.slots[static_cast<std::size_t>(slot)].life)) -= slot_bytes(unit, slot, program.mesh);
-    }
+        walk.add(MemoryTag::kGradients, slot_bytes(unit, static_cast<int>(s), program.mesh));
+  walk.add(MemoryTag::kData, data);
+  walk.look([] { return std::string("at the start"); });
+  for (std::size_t i = 0; i < rank.code.size(); ++i) {
+    walk.follow(rank.code[i]);
+    if (on_instruction) on_instruction(i, walk.take_greatest(), walk.sum());
   }
   return plan;
 }

@@ -1,11 +1,14 @@
 #pragma once
 // Liveness of every buffer: the peak is known before anything runs, and the executor follows the same lists.
+#include <functional>
+
 #include "sextant/program/program.h"
 
 namespace sextant {
 
 enum class MemoryTag : std::uint8_t {
   kParameters,
+  kGathered,  ///< parameters of other ranks' shards
   kGradients,
   kOptimizer,
   kData,
@@ -14,7 +17,7 @@ enum class MemoryTag : std::uint8_t {
   kBoundary,
   kScratch
 };
-inline constexpr int kNumMemoryTags = 8;
+inline constexpr int kNumMemoryTags = 9;
 std::string_view name_of(MemoryTag tag);
 MemoryTag tag_of(Life life);
 
@@ -24,24 +27,37 @@ struct TimedSteps {
   std::vector<std::vector<int>> allocate, free;  ///< slots, per step
   std::vector<Bytes> scratch;                    ///< workspace during the step, aligned
 };
-/// A unit's passes as they run: F, then B (I and W fused). The last reader frees a slot; a unit frees the boundary
-/// tensors it is given (its input and the gradient of its output) and hands on those it makes.
+/// A unit's passes as they run: F, then B (I and W fused) or I and W apart. The last reader frees a slot; a unit frees
+/// the boundary tensors it is given (its input and the gradient of its output) and hands on those it makes.
 struct TimedUnit {
-  TimedSteps f, b;
+  TimedSteps f, b, i, w;
+  const TimedSteps& of(const Instruction& run) const {
+    return run.pass == Pass::kF ? f : run.fused ? b : run.pass == Pass::kI ? i : w;
+  }
 };
 TimedUnit time_unit(const Unit& unit, const MeshSizes& mesh, int threads);
 
 /// Bytes of one instance of a slot, aligned.
 Bytes slot_bytes(const Unit& unit, int slot, const MeshSizes& mesh);
+/// Elements of a bucket on one rank that hold its parameters between steps, its gradients, its optimizer state.
+struct Stored {
+  std::int64_t parameters = 0, gradients = 0, state = 0;
+};
+Stored stored_elements(const Program& program, const Bucket& bucket);
 
+using LiveBytes = std::array<Bytes, kNumMemoryTags>;
 struct MemoryPlan {
   std::vector<TimedUnit> units;
-  Bytes peak;                                   ///< greatest sum of live bytes
-  std::array<Bytes, kNumMemoryTags> at_peak{};  ///< by tag, at that moment
-  std::string peak_where;                       ///< the instruction and step of the peak
+  Bytes peak;              ///< greatest sum of live bytes
+  LiveBytes at_peak{};     ///< by tag, at that moment
+  std::string peak_where;  ///< the instruction and step of the peak
 };
+/// What a rank of coordinate `pp` holds through a step.
 /// `state_per_element`: optimizer bytes for each parameter element (0 SGD, 2 values for AdamW); `data` what the loader
-/// holds for a step; `threads` of a rank, since kernels take workspace for each.
-MemoryPlan plan_memory(const Program& program, Bytes state_per_element, Bytes data, int threads);
+/// holds for a step; `threads` of a rank, since kernels take workspace for each. `on_instruction`, if given, is called
+/// behind each instruction with the greatest sum of live bytes during it and the sum behind it.
+MemoryPlan plan_memory(
+    const Program& program, int pp, Bytes state_per_element, Bytes data, int threads,
+    const std::function<void(std::size_t instruction, Bytes greatest, Bytes behind)>& on_instruction = {});
 
 }  // namespace sextant

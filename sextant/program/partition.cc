@@ -34,6 +34,14 @@ Placements Draft::placed_by_rules(int tensor) const {
   return at;
 }
 
+Placements Draft::sliced(int tensor) const {
+  Placements at = own(tensor);
+  const auto axes = axes_of(spec(tensor).grid);
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    if (axes[i] == Axis::kTp && split.mesh[Axis::kTp] > 1 && at[i] == replicate()) at[i] = shard('S');
+  return at;
+}
+
 int Draft::add_slot(TensorSpec spec, Life life) {
   unit.slots.push_back({std::move(spec), life});
   return static_cast<int>(unit.slots.size()) - 1;
@@ -156,8 +164,12 @@ void partition(Draft& d) {
   for (int t = 0; t < num_tensors; ++t) {
     if (d.role(t) != Role::kParameter && t != d.layer.input) continue;
     TensorSpec spec = d.spec(t);
-    spec.at = d.own(t);
-    d.value[{t, key(spec.at)}] = d.add_slot(spec, d.role(t) == Role::kParameter ? Life::kParameter : Life::kBoundary);
+    const Placements own = d.own(t);
+    spec.at = t == d.layer.input && d.split.slice_input ? d.sliced(t) : own;
+    if (spec.at != own) spec.name += ".slice";
+    const int slot = d.add_slot(spec, d.role(t) == Role::kParameter ? Life::kParameter : Life::kBoundary);
+    if (t == d.layer.input) d.unit.input = slot;
+    d.value[{t, key(own)}] = d.convert(d.unit.f, slot, own, false, d.spec(t).name);
   }
   for (const Node& node : d.layer.nodes) {
     Bound bound{&node, {}, {}, {}, {}, {}, {}};
@@ -207,9 +219,11 @@ void partition(Draft& d) {
     }
     d.nodes.push_back(std::move(bound));
   }
-  if (d.layer.input >= 0) d.unit.input = d.value.at({d.layer.input, key(d.own(d.layer.input))});
   if (d.layer.output >= 0) {
     d.unit.output = d.value.at({d.layer.output, key(d.own(d.layer.output))});
+    if (d.split.slice_output)
+      d.unit.output =
+          d.convert(d.unit.f, d.unit.output, d.sliced(d.layer.output), false, d.spec(d.layer.output).name + ".slice");
     d.unit.slots[static_cast<std::size_t>(d.unit.output)].life = Life::kBoundary;
   }
 }

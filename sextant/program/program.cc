@@ -1,174 +1,130 @@
 #include "sextant/program/program.h"
 
-#include <algorithm>
-
 #include "sextant/base/errors.h"
+#include "sextant/model/abstract.h"
+#include "sextant/plan/pipeline_parallel.h"
+#include "sextant/program/passes.h"
 
 namespace sextant {
 
 std::string_view name_of(Code code) {
-  constexpr std::string_view names[] = {"COUNT_TOKENS", "RUN",       "REDUCE", "WAIT",
-                                        "REDUCE_REST",  "GRAD_NORM", "DECIDE", "OPT_STEP"};
+  constexpr std::string_view names[] = {"COUNT_TOKENS", "RUN",      "UNSHARD",      "RESHARD", "REDUCE",
+                                        "REDUCE_REST",  "SEND",     "RECV",         "WAIT",    "GRAD_NORM",
+                                        "DECIDE",       "OPT_STEP", "GATHER_PARAMS"};
   return names[static_cast<std::size_t>(code)];
 }
 
-std::string_view name_of(Group group) {
-  constexpr std::string_view names[] = {"dp_shard·cp", "dp_replicate", "data"};
-  return names[static_cast<std::size_t>(group)];
-}
-
-int size_of(Group group, const MeshSizes& mesh) {
-  const int zero = mesh[Axis::kDpShard] * mesh[Axis::kCp], replicas = mesh[Axis::kDpReplicate];
-  return group == Group::kZero ? zero : group == Group::kReplicas ? replicas : zero * replicas;
+void place_stages(Program& program, const Schedule& schedule, const std::vector<int>& stage_sizes) {
+  program.num_microbatches = schedule.num_microbatches;
+  program.num_stages = schedule.num_stages;
+  program.by_pp.resize(static_cast<std::size_t>(schedule.num_ranks));
+  // holder[2 stage + mirrored]: the coordinate that has it.
+  std::vector<int> holder(static_cast<std::size_t>(2 * schedule.num_stages), -1);
+  for (std::size_t pp = 0; pp < schedule.by_rank.size(); ++pp)
+    for (const Action& a : schedule.by_rank[pp])
+      holder[static_cast<std::size_t>(2 * a.stage + a.mirrored)] = static_cast<int>(pp);
+  for (int mirrored = 0; mirrored < 2; ++mirrored)
+    for (int s = 0; s < schedule.num_stages; ++s) {
+      const auto held_by = [&](int stage) {
+        return stage < 0 || stage >= schedule.num_stages ? -1 : holder[static_cast<std::size_t>(2 * stage + mirrored)];
+      };
+      if (held_by(s) < 0) continue;
+      RankProgram& rank = program.by_pp[static_cast<std::size_t>(held_by(s))];
+      const int first = static_cast<int>(rank.units.size()), size = stage_sizes[static_cast<std::size_t>(s)];
+      rank.units.resize(rank.units.size() + static_cast<std::size_t>(size));
+      rank.stage_of.resize(rank.units.size(), static_cast<int>(rank.stages.size()));
+      const int per_stage = schedule.microbatches_of_stage();
+      rank.stages.push_back(
+          {s, mirrored == 1, first, first + size - 1, mirrored * per_stage, per_stage, held_by(s - 1), held_by(s + 1)});
+    }
 }
 
 namespace {
 
-// Parameters start on a cache line, and a bucket divides into equal slices for the ranks of the zero axes.
-constexpr std::int64_t kAlignElements = 16;
-
-// Buckets follow the backward pass: from the last unit to the first, closed once they hold `wanted` bytes.
-std::vector<Bucket> make_buckets(const std::vector<Unit>& units, Bytes wanted, const MeshSizes& mesh) {
-  std::vector<Bucket> buckets;
-  Bytes filled;
-  for (int u = static_cast<int>(units.size()) - 1; u >= 0; --u) {
-    if (buckets.empty() || (wanted.value > 0 && filled >= wanted)) {
-      buckets.push_back({u, u, {}, 0});
-      filled = {};
-    }
-    Bucket& bucket = buckets.back();
-    bucket.first_unit = u;
-    const auto& parameters = units[static_cast<std::size_t>(u)].parameters;
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      TensorSpec spec = parameters[p].spec;
-      for (const Slot& slot : units[static_cast<std::size_t>(u)].slots)
-        if (slot.life == Life::kParameter && slot.spec.name == spec.name) spec = slot.spec;
-      const std::int64_t size = local_elements(spec, mesh);
-      bucket.parameters.push_back({u, static_cast<int>(p), bucket.elements, size});
-      bucket.elements += (size + kAlignElements - 1) / kAlignElements * kAlignElements;
-      filled += Bytes{size * size_of(spec.dtype)};
-    }
+void make_code(Program& program, const Schedule& schedule, int live_units) {
+  std::vector<Tickets> tickets(program.by_pp.size());
+  for (std::size_t pp = 0; pp < program.by_pp.size(); ++pp) {
+    schedule_units(program.by_pp[pp], schedule.by_rank[pp]);
+    shard(program, program.by_pp[pp], live_units, tickets[pp]);
   }
-  const std::int64_t unit = kAlignElements * size_of(Group::kZero, mesh);
-  for (Bucket& bucket : buckets) bucket.elements = (bucket.elements + unit - 1) / unit * unit;
-  return buckets;
+  communicate(program, tickets);
+  for (std::size_t pp = 0; pp < program.by_pp.size(); ++pp) {
+    add_tail(program, program.by_pp[pp], tickets[pp]);
+    link(program.by_pp[pp]);
+  }
+}
+
+// Whether neighbouring stages exchange slices over tp: only if the slices are equal.
+bool crosses_in_slices(const std::vector<Layer>& layers, const Plan& plan) {
+  const Layer& layer = layers.back();
+  return plan.border == StageBorder::kSlice && plan.tp > 1 && !plan.sequence_parallel && layer.input >= 0 &&
+         layer.tensors[static_cast<std::size_t>(layer.input)].spec.size_of_dim('S') % (plan.cp * plan.tp) == 0;
 }
 
 }  // namespace
 
-Program build_program(const Model& model, const Plan& plan) {
-  Program program{.mesh = mesh_of(plan), .num_microbatches = static_cast<int>(plan.num_microbatches)};
-  RankProgram rank;
-  const LayerSplit split = split_of(plan);
-  for (const Layer& layer : model.layers) rank.units.push_back(lower(layer, split));
-  program.dtype = model.layers.at(0).parameters.at(0).spec.dtype;
-  rank.buckets = make_buckets(rank.units, plan.bucket, program.mesh);
+Program build_program(const Model& model, const Plan& plan) { return build_program(model, plan, schedule_of(plan)); }
 
-  const int num_units = static_cast<int>(rank.units.size()), num_buckets = static_cast<int>(rank.buckets.size());
-  const bool reduces = size_of(Group::kZero, program.mesh) > 1;
-  auto& code = rank.code;
-  code.push_back({Code::kCountTokens});
-  for (int m = 0; m < program.num_microbatches; ++m) {
-    for (int u = 0; u < num_units; ++u)
-      code.push_back({.code = Code::kRun, .pass = Pass::kF, .unit = u, .microbatch = m});
-    int bucket = 0;
-    for (int u = num_units - 1; u >= 0; --u) {
-      code.push_back({.code = Code::kRun, .pass = Pass::kI, .fused = true, .unit = u, .microbatch = m});
-      const bool is_complete =
-          m + 1 == program.num_microbatches && rank.buckets[static_cast<std::size_t>(bucket)].first_unit == u;
-      if (!is_complete) continue;
-      if (reduces) code.push_back({.code = Code::kReduce, .bucket = bucket});
-      ++bucket;
+Program build_program(const Model& model, const Plan& plan, const Schedule& schedule) {
+  return build_program(model.layers, plan, schedule);
+}
+
+Program build_program(const std::vector<Layer>& layers, const Plan& plan, const Schedule& schedule) {
+  Program program{.mesh = mesh_of(plan), .dtype = layers.at(0).parameters.at(0).spec.dtype};
+  const std::vector<int> sizes = stage_sizes(plan, static_cast<int>(layers.size()), schedule.num_stages);
+  program.zero = size_of(Group::kZero, program.mesh) > 1 ? plan.zero : 0;
+  program.reduce = plan.reduce;
+  place_stages(program, schedule, sizes);
+  std::vector<int> first_layer(sizes.size(), 0);
+  for (std::size_t s = 1; s < sizes.size(); ++s) first_layer[s] = first_layer[s - 1] + sizes[s - 1];
+
+  const bool slices = crosses_in_slices(layers, plan);
+  for (std::size_t pp = 0; pp < program.by_pp.size(); ++pp) {
+    RankProgram& rank = program.by_pp[pp];
+    const auto elsewhere = [&](int coordinate) { return coordinate >= 0 && coordinate != static_cast<int>(pp); };
+    for (const Stage& stage : rank.stages) {
+      int of_stage = 0;  // transformer layers so far
+      for (int u = stage.first_unit; u <= stage.last_unit; ++u) {
+        const Layer& layer =
+            layers[static_cast<std::size_t>(first_layer[static_cast<std::size_t>(stage.index)] + u - stage.first_unit)];
+        LayerSplit split = split_of(plan);
+        const bool is_layer = layer.index >= 0;
+        if (is_layer && (plan.recompute.layers < 0 || of_stage < plan.recompute.layers))
+          split.recompute = plan.recompute;
+        of_stage += is_layer;
+        split.slice_input = slices && u == stage.first_unit && elsewhere(stage.before);
+        split.slice_output = slices && u == stage.last_unit && elsewhere(stage.after);
+        rank.units[static_cast<std::size_t>(u)] = lower(layer, split);
+      }
     }
   }
-  if (reduces)
-    for (int b = 0; b < num_buckets; ++b) code.push_back({.code = Code::kWait, .bucket = b});
-  if (program.mesh[Axis::kDpReplicate] > 1)
-    for (int b = 0; b < num_buckets; ++b) code.push_back({.code = Code::kReduceRest, .bucket = b});
-  code.push_back({Code::kGradNorm});
-  code.push_back({Code::kDecide});
-  code.push_back({Code::kOptStep});
-  program.by_pp.push_back(std::move(rank));
+  const bool unit_by_unit = program.zero == 3 && plan.bucket.value == 0;
+  make_buckets(program, unit_by_unit ? Bytes{1} : plan.bucket);
+  make_code(program, schedule, plan.live_units);
   return program;
 }
 
-Bytes all_reduce_bytes(std::int64_t count, DType dtype, int n, int i) {
-  if (n == 1) return {};
-  const std::int64_t own = slice_of(count, n, i).size();
-  return Bytes{((n - 1) * own + count - own) * size_of(dtype)};
+Program build_program(const Schedule& schedule, int units_of_stage) {
+  return build_program(abstract_layers(schedule.num_stages * units_of_stage), Plan{}, schedule);
 }
 
-StepBytes promised_bytes(const Program& program, int zero_rank, int replica_rank, int data_rank) {
-  StepBytes bytes;
-  const int zero = size_of(Group::kZero, program.mesh), replicas = size_of(Group::kReplicas, program.mesh),
-            data = size_of(Group::kData, program.mesh);
-  const RankProgram& rank = program.by_pp.at(0);
-  for (const Instruction& instruction : rank.code) {
-    const auto bucket = [&] { return rank.buckets[static_cast<std::size_t>(instruction.bucket)].elements; };
-    switch (instruction.code) {
-      case Code::kCountTokens:
-        bytes.data += all_reduce_bytes(kCountValues, DType::kF64, data, data_rank);
-        break;
-      case Code::kGradNorm:
-        bytes.data += all_reduce_bytes(kNormValues, DType::kF64, data, data_rank);
-        break;
-      case Code::kReduce:
-        bytes.zero += all_reduce_bytes(bucket(), program.dtype, zero, zero_rank);
-        break;
-      case Code::kReduceRest:
-        bytes.replicas += all_reduce_bytes(bucket(), program.dtype, replicas, replica_rank);
-        break;
-      case Code::kRun: {
-        const Unit& unit = rank.units[static_cast<std::size_t>(instruction.unit)];
-        check(traffic(unit, instruction.pass == Pass::kF ? unit.f : unit.b(), program.mesh).empty(),
-              "only data-parallel programs are promised yet");
-        break;
-      }
-      case Code::kWait:
-      case Code::kDecide:
-      case Code::kOptStep:
-        break;
-    }
-  }
-  return bytes;
+bool counts_in_norm(const Bucket& bucket, const Placed& parameter, int pp, const Coordinates& at) {
+  const Placement tp = parameter.spec.on(Axis::kTp);
+  const bool first_copy = tp.kind == Kind::kShard ? at.tp % tp.copies == 0 : at.tp == 0;
+  return first_copy && at.dp_replicate == 0 && bucket.holders.front() == pp;
 }
 
-std::string to_string(const Program& program) {
-  std::string out;
-  for (std::size_t pp = 0; pp < program.by_pp.size(); ++pp) {
-    const RankProgram& rank = program.by_pp[pp];
-    const auto unit = [&](int u) { return rank.units[static_cast<std::size_t>(u)].name; };
-    out += str("pp ", pp, "\n");
-    for (std::size_t n = 0; n < rank.code.size();) {
-      const Instruction& first = rank.code[n];
-      if (first.code == Code::kRun) {
-        // Runs of one pass and microbatch stand on one line.
-        out += str("  ", pp, first.fused ? "B" : std::string(name_of(first.pass)), first.microbatch, "{");
-        for (; n < rank.code.size() && rank.code[n].code == Code::kRun && rank.code[n].pass == first.pass &&
-               rank.code[n].microbatch == first.microbatch;
-             ++n)
-          out += " " + unit(rank.code[n].unit);
-        out += " }\n";
-        continue;
-      }
-      out += str("  ", name_of(first.code));
-      if (first.bucket >= 0) {
-        const Bucket& b = rank.buckets[static_cast<std::size_t>(first.bucket)];
-        out += str(" ", unit(b.last_unit), b.first_unit == b.last_unit ? "" : ".." + unit(b.first_unit));
-        const Group group = first.code == Code::kReduceRest ? Group::kReplicas : Group::kZero;
-        if (first.code != Code::kWait)
-          out += str("  all_reduce over ", name_of(group), ", ", b.elements * size_of(program.dtype), " B");
-      }
-      const int values = first.code == Code::kCountTokens ? kCountValues
-                         : first.code == Code::kGradNorm  ? kNormValues
-                                                          : 0;
-      if (values > 0 && size_of(Group::kData, program.mesh) > 1)
-        out += str("  all_reduce over ", name_of(Group::kData), ", ", values * 8, " B");
-      out += "\n";
-      ++n;
-    }
-  }
-  return out;
+int message_slot(const RankProgram& rank, const Instruction& message) {
+  const Unit& unit = rank.units[static_cast<std::size_t>(message.unit)];
+  const bool sends = message.code == Code::kSend;
+  if (message.pass == Pass::kF) return sends ? unit.output : unit.input;
+  return sends ? unit.input_gradient : unit.output_gradient;
+}
+
+int receiving_stage(const RankProgram& rank, const Instruction& message) {
+  const int own = rank.stage(message.unit).index;
+  if (message.code == Code::kRecv) return own;
+  return message.pass == Pass::kF ? own + 1 : own - 1;
 }
 
 }  // namespace sextant

@@ -50,7 +50,11 @@ struct LayerSplit {
   MeshSizes mesh;
   Rules rules;
   WInputs w_inputs = WInputs::kGather;
+  Recompute recompute;  ///< of this layer
+  /// Boundary tensors that every tp rank holds whole cross the stage border as slices of the sequence.
+  bool slice_input = false, slice_output = false;
 };
+/// As the plan splits every layer; without what depends on its place (recompute, borders).
 LayerSplit split_of(const Plan& plan);
 
 /// place, partition, differentiate, keep, fuse. Throws InvalidInput if an op refuses its placement.

@@ -4,11 +4,29 @@
 #include "sextant/schedule/schedule.h"
 
 namespace sextant {
+
+ScheduleKind interleaved_schedule();
+
 namespace {
+
+std::vector<Action> interleaved_actions(const ScheduleShape& shape, int rank);
+
+// A last group shorter than the pipeline lets a chunk ask for a microbatch before the chunk in front has made it. That
+// costs time, or the ranks wait for each other for ever: no closed rule says which, so it is tried.
+std::vector<std::string> short_group_violations(const ScheduleShape& shape) {
+  const int p = shape.num_ranks, m = shape.num_microbatches, last = m % shape.group;
+  if (m < shape.group || last == 0 || last >= p || can_end(lay_out(interleaved_schedule(), shape))) return {};
+  int group = p;
+  while (m % group != 0 && m % group < p) ++group;
+  return {str("microbatches = ", m, " in groups of ", shape.group, " leave a last group of ", last, ", less than the ",
+              p, " pipeline ranks, and with ", shape.virtual_stages,
+              " virtual stages ranks would wait for each other; use group = ", group, ", or microbatches = ", m - last,
+              " or ", m - last + shape.group)};
+}
 
 std::vector<std::string> interleaved_violations(const ScheduleShape& shape) {
   // With fewer, a chunk's first microbatch is asked for before the chunk in front could have made it.
-  if (shape.group >= shape.num_ranks) return {};
+  if (shape.group >= std::min(shape.num_ranks, shape.num_microbatches)) return short_group_violations(shape);
   return {str("group = ", shape.group, " is less than the ", shape.num_ranks,
               " pipeline ranks, and ranks would wait for each other; use group = ", shape.num_ranks, " or more")};
 }

@@ -157,8 +157,39 @@ std::vector<ScheduleFault> faults(const Schedule& schedule) {
   return out;
 }
 
+bool can_end(const Schedule& schedule) {
+  const int num_microbatches = schedule.microbatches_of_stage();
+  enum Made { kForward, kBackward };
+  std::vector<char> made(static_cast<std::size_t>(schedule.num_stages) * 4 *
+                         static_cast<std::size_t>(num_microbatches));
+  const auto entry = [&](Made what, int stage, const Action& a) -> char& {
+    return made[((static_cast<std::size_t>(stage) * 2 + a.mirrored) * 2 + what) *
+                    static_cast<std::size_t>(num_microbatches) +
+                static_cast<std::size_t>(a.microbatch)];
+  };
+  const auto has_input = [&](const Action& a) {
+    if (a.kind == ActionKind::kF) return a.stage == 0 || entry(kForward, a.stage - 1, a) != 0;
+    return a.kind == ActionKind::kW || a.stage + 1 == schedule.num_stages || entry(kBackward, a.stage + 1, a) != 0;
+  };
+  std::vector<std::size_t> next(schedule.by_rank.size(), 0);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t r = 0; r < next.size(); ++r) {
+      const std::vector<Action>& actions = schedule.by_rank[r];
+      while (next[r] < actions.size() && has_input(actions[next[r]])) {
+        const Action& a = actions[next[r]++];
+        if (a.kind != ActionKind::kW) entry(a.kind == ActionKind::kF ? kForward : kBackward, a.stage, a) = 1;
+        moved = true;
+      }
+    }
+  }
+  for (std::size_t r = 0; r < next.size(); ++r)
+    if (next[r] < schedule.by_rank[r].size()) return false;
+  return true;
+}
+
 Schedule schedule_of(const std::string& id, const ScheduleShape& shape) {
-  if (id.rfind("csv:", 0) != 0) return make_schedule(find_schedule(id), shape);
+  if (!is_file(id)) return make_schedule(find_schedule(id), shape);
   const std::string file = id.substr(4);
   Schedule read = parse_csv(read_file(file), file);
   const auto agree = [&](const char* what, int asked, int has) {

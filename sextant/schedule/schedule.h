@@ -85,6 +85,9 @@ struct ScheduleFault {
 };
 std::vector<ScheduleFault> faults(const Schedule& schedule);
 
+/// Whether every rank reaches the end of its list if it waits for what its actions need and for nothing else.
+bool can_end(const Schedule& schedule);
+
 std::string_view name_of(ActionKind kind);
 std::string to_string(const Action& action);
 /// "0F0 0F1 [0F3+3B1]".
@@ -96,6 +99,8 @@ std::string to_string(const std::vector<Action>& actions);
 Schedule parse_csv(std::string_view text, const std::string& file);
 /// The same notation, without gaps.
 std::string to_csv(const Schedule& schedule);
+/// Whether an id is `csv:FILE`.
+inline bool is_file(std::string_view id) { return id.substr(0, 4) == "csv:"; }
 /// `csv:FILE` reads a file, any other id makes a schedule of that kind. A file fixes its shape: what `shape` says must
 /// agree with it. Throws InvalidInput.
 Schedule schedule_of(const std::string& id, const ScheduleShape& shape);

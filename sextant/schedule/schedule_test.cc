@@ -170,6 +170,11 @@ TEST(Schedule, BadShapes) {
       error("interleaved", {4, 8, 2, 3}),
       "schedule interleaved does not go with this shape:\n"
       "  - group = 3 is less than the 4 pipeline ranks, and ranks would wait for each other; use group = 4 or more");
+  EXPECT_EQ(error("interleaved", {4, 5, 2}), "no error");  // only slow
+  EXPECT_EQ(error("interleaved", {4, 5, 3}),
+            "schedule interleaved does not go with this shape:\n"
+            "  - microbatches = 5 in groups of 4 leave a last group of 1, less than the 4 pipeline ranks, and with 3 "
+            "virtual stages ranks would wait for each other; use group = 5, or microbatches = 4 or 8");
   EXPECT_EQ(error("interleaved", {4, 8, 1}),
             "schedule interleaved does not go with this shape:\n"
             "  - virtual stages = 1, but interleaved has at least 2 a rank; use 2, or 1f1b for one a rank");

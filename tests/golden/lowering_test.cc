@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "sextant/program/program.h"
+#include "sextant/program/examine.h"
 #include "tests/support/golden.h"
 
 namespace sextant {
@@ -79,6 +79,42 @@ TEST(Lowering, GoldenText) {
     const LayerSplit split = split_of(layout.plan);
     for (const Layer& layer : model_of(layout).layers) text += to_string(lower(layer, split), split.mesh);
     EXPECT_EQ(compare_golden("golden/lowered/" + layout.name + ".txt", text), "");
+  }
+}
+
+// Layers whose backward pass makes things again, and layers at the border of a stage.
+TEST(Lowering, GoldenVariants) {
+  const auto l = layouts();
+  const auto compare = [&](const std::string& name, const Layout& layout, std::size_t layer, auto change) {
+    LayerSplit split = split_of(layout.plan);
+    change(split);
+    const Unit unit = lower(model_of(layout).layers[layer], split);
+    EXPECT_EQ(compare_golden("golden/lowered/" + name + ".txt", to_string(unit, split.mesh)), "");
+  };
+  const auto again = [](const std::string& op) { return [op](LayerSplit& s) { s.recompute.ops = {op}; }; };
+  const auto full = [](LayerSplit& s) { s.recompute.full = true; };
+  compare("gpt_recompute_full", {"", "gpt2", split(1, false)}, 1, full);
+  compare("llama_tp2_sp_recompute_full", {"", "llama", split(2, true)}, 1, full);
+  compare("llama_tp2_sp_recompute_norm", {"", "llama", split(2, true)}, 1, again("norm"));
+  compare("llama_recompute_act", {"", "llama", split(1, false)}, 1, again("act"));
+  compare("llama_recompute_attention", {"", "llama", split(1, false)}, 1, again("attention"));
+  compare("deepseek_recompute_mla_up", {"", "deepseek_v3", split(1, false)}, 1, again("mla_up"));
+  compare("mixtral_recompute_full", {"", "mixtral", split(1, false)}, 1, full);
+  const auto borders = [](LayerSplit& s) { s.slice_input = s.slice_output = true; };
+  compare("gpt_tp2_border", l[0], 1, borders);
+  compare("gpt_tp2_sp_border", l[1], 1, borders);  // slices already: nothing changes
+}
+
+// Nothing that is made again is kept, but for what it is made of.
+TEST(Lowering, FullRecomputeKeepsTheInputOnly) {
+  for (const Layout& layout : layouts()) {
+    LayerSplit split = split_of(layout.plan);
+    split.recompute.full = true;
+    const Unit unit = lower(model_of(layout).layers[1], split);
+    for (const Slot& slot : unit.slots)
+      if (slot.life == Life::kKept) {
+        EXPECT_NE(slot.spec.name.find("router"), std::string::npos) << layout.name << " " << slot.spec.name;
+      }
   }
 }
 
@@ -200,12 +236,84 @@ TEST(Lowering, EveryPresetUnderEveryAxis) {
   }
 }
 
-// The list of a step: two data-parallel ranks, two replicas, three microbatches, a bucket a unit.
+// The lists of a step.
+Program program_of(const std::string& family, Plan plan, int layers = 1) {
+  ModelConfig config = shape(family);
+  config.layers = layers;
+  plan.microbatch_size = 1;
+  const Workload workload{16, plan.num_microbatches * plan.data_ranks(), DType::kF32};
+  return build_program(build_model(config, sizes_of(plan, workload)), plan);
+}
+
+struct NamedProgram {
+  std::string name;
+  Program program;
+};
+
+std::vector<NamedProgram> programs() {
+  std::vector<NamedProgram> out;
+  // Two data-parallel ranks, two replicas, three microbatches, a bucket a unit.
+  out.push_back(
+      {"dp2_replicas2", program_of("gpt2", {.dp_replicate = 2, .dp_shard = 2, .bucket = {1}, .num_microbatches = 3})});
+  // ZeRO by stages; the third with two units there at a time.
+  out.push_back({"zero1", program_of("gpt2", {.dp_shard = 2, .zero = 1, .bucket = {1}, .num_microbatches = 2})});
+  out.push_back(
+      {"zero2",
+       program_of(
+           "gpt2",
+           {.dp_shard = 2, .zero = 2, .reduce = GradientReduce::kMicrobatch, .bucket = {1}, .num_microbatches = 2})});
+  out.push_back(
+      {"zero3",
+       program_of(
+           "llama",
+           {.dp_shard = 2, .zero = 3, .reduce = GradientReduce::kMicrobatch, .live_units = 2, .num_microbatches = 2},
+           3)});
+  out.push_back(
+      {"zero3_step", program_of("llama", {.dp_shard = 2, .zero = 3, .live_units = 3, .num_microbatches = 2}, 3)});
+  // A tied embedding on the first and the last stage.
+  out.push_back({"pp2_tied", program_of("gpt2", {.pp = 2, .num_microbatches = 2}, 2)});
+  // Weight gradients apart, sharded parameters, two chunks a rank.
+  out.push_back({"zb_v_zero3", program_of("llama",
+                                          {.dp_shard = 2,
+                                           .pp = 2,
+                                           .zero = 3,
+                                           .reduce = GradientReduce::kMicrobatch,
+                                           .live_units = 2,
+                                           .schedule = "zb-v",
+                                           .num_microbatches = 3},
+                                          2)});
+  // Two copies of everything.
+  out.push_back({"dualpipe_tied", program_of("gpt2", {.pp = 2, .schedule = "dualpipe", .num_microbatches = 4}, 2)});
+  // Slices over stage borders; norms' sums over tp come with sequence parallelism.
+  out.push_back({"pp2_tp2", program_of("llama", {.tp = 2, .pp = 2, .num_microbatches = 2})});
+  out.push_back(
+      {"pp2_tp2_sp", program_of("llama", {.tp = 2, .pp = 2, .sequence_parallel = true, .num_microbatches = 2})});
+  // An embedding and a loss with stages of their own.
+  out.push_back({"pp4_uneven", program_of("llama", {.pp = 4, .stages = {1, 2, 3, 1}, .num_microbatches = 2}, 5)});
+  return out;
+}
+
 TEST(Program, GoldenText) {
-  Plan plan = split(1, false, 1, CpKind::kAllGather, 2);
-  plan.dp_replicate = 2, plan.num_microbatches = 3, plan.bucket = {1};
-  const Program program = build_program(build_model(shape("gpt2"), sizes_of(plan, {16, 24, DType::kF32})), plan);
-  EXPECT_EQ(compare_golden("golden/program.txt", to_string(program)), "");
+  for (const auto& [name, program] : programs())
+    EXPECT_EQ(compare_golden("golden/programs/" + name + ".txt", to_string(program)), "");
+}
+
+TEST(Program, IsSound) {
+  for (const auto& [name, program] : programs()) {
+    const Examination e = examine(program);
+    EXPECT_TRUE(e.violations.empty()) << name << ": " << to_string(e.violations[0]);
+  }
+}
+
+TEST(Program, SizeDoesNotDependOnTheNumberOfDevices) {
+  const auto instructions = [](int replicas, int shards, int tp) {
+    std::size_t sum = 0;
+    const Program program = program_of(
+        "gpt2", {.dp_replicate = replicas, .dp_shard = shards, .tp = tp, .pp = 2, .zero = 3, .num_microbatches = 4}, 2);
+    for (const RankProgram& rank : program.by_pp) sum += rank.code.size();
+    return sum;
+  };
+  EXPECT_EQ(instructions(2, 2, 2), instructions(256, 1024, 4));
 }
 
 // A step reads only what is there: what an earlier step wrote, or what comes from outside the unit.

@@ -220,7 +220,7 @@ TEST(Buckets,
     if (i.code != Code::kReduce) continue;
     ++reduced;
     const Bucket& b = program.by_pp[0].buckets[static_cast<std::size_t>(i.bucket)];
-    for (int u = b.first_unit; u <= b.last_unit; ++u) EXPECT_EQ(last_b[static_cast<std::size_t>(u)], 2);
+    for (const int u : b.users) EXPECT_EQ(last_b[static_cast<std::size_t>(u)], 2);
   }
   EXPECT_EQ(reduced, 6);  // embed, four layers, head: each once
 }

@@ -31,15 +31,6 @@ std::vector<int> ranks_where(const MeshSizes& mesh, const auto& belongs) {
 
 }  // namespace
 
-Coordinates coordinates_of(int rank, const MeshSizes& mesh) {
-  Coordinates c;
-  c.tp = rank % mesh[Axis::kTp], rank /= mesh[Axis::kTp];
-  c.cp = rank % mesh[Axis::kCp], rank /= mesh[Axis::kCp];
-  c.dp_shard = rank % mesh[Axis::kDpShard], rank /= mesh[Axis::kDpShard];
-  c.dp_replicate = rank;
-  return c;
-}
-
 Bytes data_bytes(const Program& program) {
   Bytes sum;
   for (const auto& [name, spec] : data_tensors(program))
@@ -56,26 +47,27 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
     : program_(program),
       rank_(program.by_pp.at(0)),
       options_(options),
-      memory_(plan_memory(program, state_bytes_per_element(program, options_.optimizer.kind), data_bytes(program),
+      memory_(plan_memory(program, 0, state_bytes_per_element(program, options_.optimizer.kind), data_bytes(program),
                           options_.threads)),
       // Best fit leaves gaps; address space costs nothing until touched.
       pool_(world.memory(options_.memory.value > 0 ? options_.memory : memory_.peak * 2 + Bytes{1 << 26}),
             options_.poison),
       team_(options_.threads, options_.spin),
       world_(world) {
-  check(world.size() == program.mesh.num_ranks(), "the world has as many ranks as the program");
-  if (program.mesh[Axis::kTp] > 1 || program.mesh[Axis::kCp] > 1)
+  check(world.size() == program.num_ranks(), "the world has as many ranks as the program");
+  if (program.mesh[Axis::kTp] > 1 || program.mesh[Axis::kCp] > 1 || program.by_pp.size() > 1 || program.zero > 0)
     throw InvalidInput(
-        "this runtime runs data-parallel plans; tp and cp above 1 can be checked and printed, not trained yet: set tp "
-        "= 1, cp = 1");
+        "this runtime runs data-parallel plans; tp, cp, pp and zero can be checked, printed and simulated, not trained "
+        "yet: set tp = 1, cp = 1, pp = 1, zero = 0");
 
-  const Coordinates own = coordinates_of(world.rank(), program.mesh);
+  const Coordinates own = own_ = coordinates_of(world.rank(), program.mesh);
   zero_ = world.group(ranks_where(
       program.mesh, [&](const Coordinates& c) { return c.tp == own.tp && c.dp_replicate == own.dp_replicate; }));
   replicas_ = world.group(ranks_where(program.mesh, [&](const Coordinates& c) {
     return c.tp == own.tp && c.cp == own.cp && c.dp_shard == own.dp_shard;
   }));
   data_group_ = world.group(ranks_where(program.mesh, [&](const Coordinates& c) { return c.tp == own.tp; }));
+  everybody_ = world.group(ranks_where(program.mesh, [](const Coordinates&) { return true; }));
 
   const std::int64_t unit_bytes = size_of(program.dtype);
   for (std::size_t b = 0; b < rank_.buckets.size(); ++b) {
@@ -92,15 +84,16 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
     memory.gradients = take(bytes, MemoryTag::kGradients);
     if (const int values = state_values(options_.optimizer.kind))
       memory.state = take(bytes * values, MemoryTag::kOptimizer);
+    // Of equal gradients on all ranks of the zero axes, each counts its share.
+    const Slice share = slice_of(bucket.elements, zero_->size(), zero_->rank());
     for (const Placed& p : bucket.parameters) {
-      const Parameter& parameter =
-          rank_.units[static_cast<std::size_t>(p.unit)].parameters[static_cast<std::size_t>(p.parameter)];
-      placed_[parameter.spec.name] = {static_cast<int>(b), p.offset, p.size};
-      memory.ranges.push_back({p.offset, p.offset + p.size, parameter.is_matrix});
+      placed_[p.spec.name] = {static_cast<int>(b), p.offset, p.size};
+      memory.ranges.push_back({p.offset, p.offset + p.size, p.parameter.is_matrix});
+      if (!counts_in_norm(bucket, p, 0, own)) continue;
+      const Slice counted{std::max(p.offset, share.begin), std::min(p.offset + p.size, share.end)};
+      if (counted.size() > 0) memory.counted.push_back({counted.begin, counted.end, p.parameter.is_matrix});
     }
-    const auto unit_name = [&](const Placed& p) { return rank_.units[static_cast<std::size_t>(p.unit)].name; };
-    const std::string first = unit_name(bucket.parameters.front()), last = unit_name(bucket.parameters.back());
-    memory.site = Site("gradients of " + (first == last ? first : first + " to " + last));
+    memory.site = Site("gradients of " + bucket.name);
     buckets_.push_back(std::move(memory));
   }
   for (const auto& [name, spec] : data_tensors(program))
@@ -120,6 +113,8 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
     };
     prepare(memory_.units[u].f, ready.f);
     prepare(memory_.units[u].b, ready.b);
+    prepare(memory_.units[u].i, ready.i);
+    prepare(memory_.units[u].w, ready.w);
     units_.push_back(std::move(ready));
     per_step_.emplace_back(unit.slots.size());
     for (std::size_t s = 0; s < unit.slots.size(); ++s) {
@@ -147,8 +142,8 @@ void* Executor::place(const std::string& name, bool gradient) {
 }
 
 void Executor::initialise() {
-  for (const Unit& unit : rank_.units)
-    for (const Parameter& p : unit.parameters) {
+  for (const Bucket& bucket : rank_.buckets)
+    for (const auto& [p, spec, offset, size] : bucket.parameters) {
       const RandomStream stream(options_.seed, Purpose::kInitialValue, hash_name(p.spec.name));
       const auto fill = [&](auto* values) {
         using T = std::remove_pointer_t<decltype(values)>;
@@ -201,12 +196,16 @@ void Executor::run(const Instruction& instruction) {
   const Unit& unit = rank_.units[static_cast<std::size_t>(u)];
   const bool forward = instruction.pass == Pass::kF;
   const TimedUnit& timed = memory_.units[static_cast<std::size_t>(u)];
-  const TimedSteps& list = forward ? timed.f : timed.b;
-  const auto& ready = forward ? units_[static_cast<std::size_t>(u)].f : units_[static_cast<std::size_t>(u)].b;
+  const TimedSteps& list = timed.of(instruction);
+  const ReadyUnit& ready_unit = units_[static_cast<std::size_t>(u)];
+  const auto& ready = &list == &timed.f   ? ready_unit.f
+                      : &list == &timed.b ? ready_unit.b
+                      : &list == &timed.i ? ready_unit.i
+                                          : ready_unit.w;
   const auto& specs = units_[static_cast<std::size_t>(u)].specs;
   if (forward && unit.input >= 0)
     hand_over(u - 1, rank_.units[static_cast<std::size_t>(u) - 1].output, u, unit.input, m);
-  if (!forward && unit.output_gradient >= 0)
+  if (instruction.pass == Pass::kI && unit.output_gradient >= 0)
     hand_over(u + 1, rank_.units[static_cast<std::size_t>(u) + 1].input_gradient, u, unit.output_gradient, m);
 
   std::vector<View> reads, writes;
@@ -280,19 +279,26 @@ StepResult Executor::step(double rate, bool wish_to_stop) {
         pending_[b] = zero_->all_reduce(gradients_of(instruction.bucket), buckets_[b].site);
         break;
       case Code::kWait:
-        pending_[b].wait();
+        pending_[static_cast<std::size_t>(rank_.code[static_cast<std::size_t>(instruction.waits_for)].bucket)].wait();
         break;
       case Code::kReduceRest:
         replicas_->all_reduce(gradients_of(instruction.bucket), buckets_[b].site).wait();
         break;
+      case Code::kUnshard:
+      case Code::kReshard:
+      case Code::kSend:
+      case Code::kRecv:
+      case Code::kGatherParams:
+        throw InternalError("refused by the constructor");
       case Code::kGradNorm: {
         double squares = 0;
         for (const BucketMemory& bucket : buckets_)
-          squares += program_.dtype == DType::kF64 ? sum_of_squares(team_, bucket.ranges, bucket.gradients.as<double>())
-                                                   : sum_of_squares(team_, bucket.ranges, bucket.gradients.as<float>());
-        result_.grad_norm = std::sqrt(squares);
-        double sums[kNormValues] = {*loss_.as<double>(), wish_to_stop ? 1.0 : 0.0};
-        data_group_->all_reduce({sums, kNormValues, DType::kF64}, "loss and wish to stop").wait();
+          squares += program_.dtype == DType::kF64
+                         ? sum_of_squares(team_, bucket.counted, bucket.gradients.as<double>())
+                         : sum_of_squares(team_, bucket.counted, bucket.gradients.as<float>());
+        double sums[kNormValues] = {*loss_.as<double>(), wish_to_stop ? 1.0 : 0.0, squares};
+        everybody_->all_reduce({sums, kNormValues, DType::kF64}, "loss, norm and wish to stop").wait();
+        result_.grad_norm = std::sqrt(sums[2]);
         result_.loss = result_.tokens > 0 ? sums[0] / static_cast<double>(result_.tokens) : 0;
         result_.stop = sums[1] > 0;
         break;
@@ -345,16 +351,22 @@ void Executor::free_instances() {
 View Executor::forward() {
   free_instances();  // what an earlier call kept: its logits, and what only a backward pass frees
   const int num_units = static_cast<int>(rank_.units.size());
-  for (int u = 0; u < num_units; ++u) run({.code = Code::kRun, .pass = Pass::kF, .unit = u, .microbatch = 0});
+  for (int u = 0; u < num_units; ++u)
+    run({.code = Code::kRun, .pass = Pass::kF, .unit = static_cast<std::int16_t>(u), .microbatch = 0});
   const int output = rank_.units.back().output;
   check(output >= 0, "a model built to generate ends in logits");
   return {instance(num_units - 1, output, 0).data, &units_.back().specs[static_cast<std::size_t>(output)]};
 }
 
-StepBytes Executor::received() const { return {zero_->received(), replicas_->received(), data_group_->received()}; }
-
-StepBytes Executor::promised() const {
-  return promised_bytes(program_, zero_->rank(), replicas_->rank(), data_group_->rank());
+StepBytes Executor::received() const {
+  StepBytes bytes;
+  bytes[Group::kZero] = zero_->received();
+  bytes[Group::kReplicas] = replicas_->received();
+  bytes[Group::kData] = data_group_->received();
+  bytes[Group::kWorld] = everybody_->received();
+  return bytes;
 }
+
+StepBytes Executor::promised() const { return promised_bytes(program_, 0, own_); }
 
 }  // namespace sextant

@@ -31,12 +31,6 @@ struct StepResult {
   std::string reason;
 };
 
-/// Coordinates of a rank: tp innermost, then cp, dp_shard, dp_replicate.
-struct Coordinates {
-  int dp_replicate = 0, dp_shard = 0, cp = 0, tp = 0;
-};
-Coordinates coordinates_of(int rank, const MeshSizes& mesh);
-
 class Executor {
  public:
   /// Takes parameters, gradients and optimizer state from the pool. `program` and `kernels` must outlive it. Throws
@@ -96,7 +90,7 @@ class Executor {
   };
   struct ReadyUnit {
     std::vector<TensorSpec> specs;  // local, per slot
-    std::vector<ReadyStep> f, b;
+    std::vector<ReadyStep> f, b, i, w;
   };
   struct Instance {
     void* data = nullptr;
@@ -104,7 +98,7 @@ class Executor {
   };
   struct BucketMemory {
     Buffer parameters, gradients, state;
-    std::vector<Range> ranges;
+    std::vector<Range> ranges, counted;  // of parameters; what this rank counts in the norm
     Site site;
   };
   struct PlacedAt {
@@ -129,7 +123,8 @@ class Executor {
   Pool pool_;
   Team team_;
   Communicator& world_;
-  std::unique_ptr<Communicator> zero_, replicas_, data_group_;
+  Coordinates own_;
+  std::unique_ptr<Communicator> zero_, replicas_, data_group_, everybody_;
   std::vector<ReadyUnit> units_;
   std::vector<BucketMemory> buckets_;
   std::map<std::string, PlacedAt> placed_;

@@ -6,6 +6,7 @@
 
 #include "sextant/base/errors.h"
 #include "sextant/base/mapped_file.h"
+#include "sextant/plan/pipeline_parallel.h"
 
 namespace sextant {
 namespace {
@@ -81,6 +82,7 @@ RunConfig read_run(const std::string& path, const std::vector<Override>& overrid
   c.settings = to_json(run) + to_json(c.model.source);
   c.workload = read_workload(run, path);
   c.plan = read_plan(run, path, c.workload, ranks);
+  if (is_file(c.plan.schedule)) c.plan.schedule = "csv:" + resolved(c.plan.schedule.substr(4), path);
   c.optimizer = read_optimizer(run, path);
 
   Fields data(run.find("data"), path, "[data]");

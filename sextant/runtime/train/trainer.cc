@@ -105,8 +105,8 @@ Prepared prepare(const RunConfig& config, int ranks_here) {
   if (!config.initial_weights.empty())
     initial = WeightFiles::open(config.initial_weights), check_weights(*initial, model);
   Program program = build_program(model, config.plan);
-  MemoryPlan memory = plan_memory(program, state_bytes_per_element(program, config.optimizer.kind), data_bytes(program),
-                                  config.threads);
+  MemoryPlan memory = plan_memory(program, 0, state_bytes_per_element(program, config.optimizer.kind),
+                                  data_bytes(program), config.threads);
   require_memory(config.file, memory, ranks_here > 0 ? ranks_here : config.plan.num_ranks());
   return {std::move(model), std::move(program), std::move(memory), tokens, std::move(sampler), std::move(initial)};
 }
@@ -229,9 +229,7 @@ void Run::give_up_if_bad(const StepResult& result, std::int64_t step, int skippe
 
 void Run::end(Executor& executor) {
   summary_.comm = executor.received();
-  const StepBytes promised = executor.promised();
-  summary_.predicted_comm = {promised.zero * summary_.steps, promised.replicas * summary_.steps,
-                             promised.data * summary_.steps};
+  summary_.predicted_comm = executor.promised() * summary_.steps;
   summary_.peak_memory = executor.pool().peak();
   summary_.predicted_peak_memory = executor.memory_plan().peak;
   for (int t = 0; t < kNumMemoryTags; ++t)
@@ -338,9 +336,10 @@ Value to_value(const RunSummary& s) {
   v.set("predicted_comm_bytes", s.predicted_comm.total().value);
   const auto by_group = [](const StepBytes& b) {
     Value g{Value::Object{}};
-    g.set("dp_shard_cp", b.zero.value);
-    g.set("dp_replicate", b.replicas.value);
-    g.set("data", b.data.value);
+    g.set("dp_shard_cp", b[Group::kZero].value);
+    g.set("dp_replicate", b[Group::kReplicas].value);
+    g.set("data", b[Group::kData].value);
+    g.set("world", b[Group::kWorld].value);
     return g;
   };
   v.set("comm_by_group_bytes", by_group(s.comm));

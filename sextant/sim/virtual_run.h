@@ -1,0 +1,65 @@
+#pragma once
+// A program run in virtual time: every coordinate follows its list, messages take time, nothing is computed.
+#include "sextant/program/program.h"
+
+namespace sextant {
+
+/// What things take. Everything that has no price takes no time.
+struct Prices {
+  std::vector<std::vector<std::array<Seconds, 3>>> units;  ///< [pp][unit]: F, I, W; B takes I + W
+  Seconds latency;                                         ///< from the start of a transfer to its end
+};
+/// Each stage's share of a rank's time, equal for all its units: a rank with V stages takes `times` for one microbatch
+/// through all of them.
+Prices equal_prices(const Program& program, std::array<Seconds, 3> times, Seconds latency = {});
+
+struct Span {
+  Seconds start, end;
+};
+struct VirtualRun {
+  std::vector<std::vector<Span>> by_pp;  ///< per instruction; of a kWait while the rank waits
+  Seconds makespan;                      ///< when the last list ends
+};
+/// Runs a program whose lists end (see `examine`): a transfer starts when it is sent and its receive is posted; a
+/// coordinate computes one thing at a time, in its list's order. Throws InvalidInput, naming the circle, if coordinates
+/// wait for each other.
+VirtualRun run_virtually(const Program& program, const Prices& prices);
+
+/// Where a coordinate's time goes when it does not compute.
+struct Bubble {
+  Seconds fill;        ///< before its first run
+  Seconds activation;  ///< an activation was not made yet
+  Seconds gradient;    ///< a gradient was not made yet
+  Seconds message;     ///< it was made, and on its way
+  Seconds send;        ///< an earlier message was not taken yet
+  Seconds drain;       ///< behind its last run
+  Seconds total() const { return fill + activation + gradient + message + send + drain; }
+};
+/// A run on the longest chain of runs, none of which could have started earlier than the one before it lets it.
+struct PathStep {
+  int pp = 0, instruction = 0;
+};
+
+/// What a run shows of the schedule.
+struct RunReport {
+  Seconds makespan, bubble;    ///< bubble: what is left of the makespan on the coordinate that works most
+  double bubble_fraction = 0;  ///< of the makespan
+  Seconds span_bubble;  ///< greatest, over coordinates, from first start to last end: what is left if steps overlap
+  std::vector<Seconds> work;  ///< per coordinate
+  std::vector<Bubble> bubbles;
+  std::vector<int> peak_chunks;  ///< stages times microbatches whose activations live at once
+  std::int64_t sends = 0;
+  std::vector<PathStep> critical_path;  ///< in the order of time
+};
+RunReport report(const Program& program, const VirtualRun& run);
+
+/// Activations that live: a change at a time, in order.
+struct LiveSample {
+  Seconds time;
+  int chunks = 0;
+  Bytes bytes;  ///< all that the program's memory walk counts
+};
+/// Of one coordinate. A sample behind each instruction that changes something.
+std::vector<LiveSample> live_over_time(const Program& program, const VirtualRun& run, int pp);
+
+}  // namespace sextant
