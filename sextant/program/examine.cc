@@ -415,14 +415,11 @@ Examination examine(const Program& program) {
       return e;
     }
   for (std::size_t pp = 0; pp < program.by_pp.size(); ++pp) {
-    Bytes before, behind;
-    plan_memory(program, static_cast<int>(pp), {}, {}, 1, [&](std::size_t i, Bytes, Bytes live) {
-      if (i == 0) before = live;
-      behind = live;
-    });
-    if (before != behind)
-      e.violations.push_back({static_cast<int>(pp), -1, "memory",
-                              str("a step ends with ", (behind - before).value, " B more than it began with")});
+    const MemoryPlan plan = plan_memory(program, static_cast<int>(pp), {}, {}, 1);
+    if (plan.at_start != plan.at_end)
+      e.violations.push_back(
+          {static_cast<int>(pp), -1, "memory",
+           str("a step ends with ", (plan.at_end - plan.at_start).value, " B more than it began with")});
   }
   e.least_slots = least_slots(program);
   e.disorder = find_disorder(program);

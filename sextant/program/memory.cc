@@ -221,10 +221,12 @@ MemoryPlan plan_memory(const Program& program, int pp, Bytes state_per_element, 
         walk.add(MemoryTag::kGradients, slot_bytes(unit, static_cast<int>(s), program.mesh));
   walk.add(MemoryTag::kData, data);
   walk.look([] { return std::string("at the start"); });
+  plan.at_start = walk.sum();
   for (std::size_t i = 0; i < rank.code.size(); ++i) {
     walk.follow(rank.code[i]);
     if (on_instruction) on_instruction(i, walk.take_greatest(), walk.sum());
   }
+  plan.at_end = walk.sum();
   return plan;
 }
 

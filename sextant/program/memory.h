@@ -51,6 +51,7 @@ struct MemoryPlan {
   Bytes peak;              ///< greatest sum of live bytes
   LiveBytes at_peak{};     ///< by tag, at that moment
   std::string peak_where;  ///< the instruction and step of the peak
+  Bytes at_start, at_end;  ///< sums in front of and behind the step: equal if all is freed
 };
 /// What a rank of coordinate `pp` holds through a step.
 /// `state_per_element`: optimizer bytes for each parameter element (0 SGD, 2 values for AdamW); `data` what the loader
