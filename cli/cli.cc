@@ -126,21 +126,41 @@ std::string help(const Command& command) {
   return out;
 }
 
-void write_json(const Arguments& arguments, const Value& value) {
-  const auto target = arguments.value("--json");
+void write_output(const Arguments& arguments, const std::string& option, const std::string& text) {
+  const auto target = arguments.value(option);
   if (!target) return;
-  const std::string text = to_json(value, true) + "\n";
   if (target->empty())
     std::cout << text << std::flush;
   else
     write_file(*target, text);
 }
 
+void write_json(const Arguments& arguments, const Value& value) {
+  if (arguments.has("--json")) write_output(arguments, "--json", to_json(value, true) + "\n");
+}
+
 void require_json(const Arguments& arguments, const std::vector<std::string>& others) {
-  const auto target = arguments.value("--json");
-  if (!target || target->empty()) return;
-  require_apart(*target, "--json", others);
-  require_writable(*target, "--json");
+  require_outputs(arguments, {"--json"}, others);
+}
+
+void require_outputs(const Arguments& arguments, const std::vector<std::string>& options,
+                     std::vector<std::string> others) {
+  std::string on_standard_output;
+  for (const std::string& option : options) {
+    const auto target = arguments.value(option);
+    if (!target) continue;
+    if (target->empty()) {
+      if (!on_standard_output.empty())
+        throw InvalidInput(
+            str(on_standard_output, " and ", option, " both go to standard output; give one a file: ", option, "=FILE"),
+            ExitCode::kUsage);
+      on_standard_output = option;
+      continue;
+    }
+    require_apart(*target, option, others);
+    require_writable(*target, option);
+    others.push_back(*target);
+  }
 }
 
 }  // namespace sextant::cli

@@ -51,12 +51,17 @@ class Arguments {
 std::string help(const Command& command);
 /// Prints `value` where --json asks for it: standard output, or the file of --json=FILE.
 void write_json(const Arguments& arguments, const Value& value);
+/// Writes `text` where an option that names a file asks for it, or to standard output if it stands alone.
+void write_output(const Arguments& arguments, const std::string& option, const std::string& text);
 /// Throws InvalidInput if the file of --json=FILE cannot be written, or is one of the command's `others`.
 void require_json(const Arguments& arguments, const std::vector<std::string>& others);
+/// The same for several options, whose files must differ too; at most one may ask for standard output.
+void require_outputs(const Arguments& arguments, const std::vector<std::string>& options,
+                     std::vector<std::string> others);
 
 /// Says an error on standard error; returns the exit code, which start_mpirun gets too.
 int report_error(const std::exception_ptr& error);
 
-extern const Command train, generate, data, check, presets, doctor;
+extern const Command train, generate, data, check, schedule, presets, doctor;
 
 }  // namespace sextant::cli

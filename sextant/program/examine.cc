@@ -426,9 +426,9 @@ Examination examine(const Program& program) {
   return e;
 }
 
-void require_sound(const Program& program) {
-  const Examination e = examine(program);
-  if (e.violations.empty()) return;
+Examination require_sound(const Program& program) {
+  Examination e = examine(program);
+  if (e.violations.empty()) return e;
   std::vector<std::string> lines;
   for (const Violation& v : e.violations) {
     if (lines.size() == kMostListed) {

@@ -31,6 +31,6 @@ struct Examination {
 /// All rules. With a violation of the lists themselves, deadlocks are looked for only as far as that makes sense.
 Examination examine(const Program& program);
 /// Throws InvalidInput that lists the violations (twenty at most) if there are any.
-void require_sound(const Program& program);
+Examination require_sound(const Program& program);
 
 }  // namespace sextant

@@ -158,6 +158,8 @@ int receiving_stage(const RankProgram& rank, const Instruction& message);
 /// "COUNT_TOKENS", "0F0{ embed L00 }", "SEND act 0->1 mb0 to 1", "REDUCE L00..L01" ...: one line a run of a pass, or an
 /// instruction.
 std::string to_string(const Program& program);
+/// "2'F3": the action that a kRun is of, with its direction's count of microbatches.
+std::string action_name(const RankProgram& rank, const Instruction& run);
 /// One instruction: "2F3 L08", "SEND act 2->3 mb0 to 1", "WAIT UNSHARD L09".
 std::string to_string(const RankProgram& rank, const Instruction& instruction);
 

@@ -2,14 +2,14 @@
 #include "sextant/program/program.h"
 
 namespace sextant {
-namespace {
 
-// "2'F3" with the stage's own count of microbatches.
 std::string action_name(const RankProgram& rank, const Instruction& run) {
   const Stage& stage = rank.stage(run.unit);
   return str(stage.index, stage.is_mirrored ? "'" : "", run.fused ? "B" : name_of(run.pass),
              run.microbatch - stage.first_microbatch);
 }
+
+namespace {
 
 std::string message_name(const RankProgram& rank, const Instruction& message) {
   const Stage& stage = rank.stage(message.unit);

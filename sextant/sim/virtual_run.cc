@@ -21,6 +21,7 @@ class Runner {
     messages_.resize(numbers_.count());
     ranks_.resize(program.by_pp.size());
     run_.by_pp.resize(program.by_pp.size());
+    run_.latency = prices.latency;
     for (std::size_t pp = 0; pp < ranks_.size(); ++pp) run_.by_pp[pp].resize(program.by_pp[pp].code.size());
   }
 

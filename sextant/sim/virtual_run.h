@@ -1,6 +1,7 @@
 #pragma once
 // A program run in virtual time: every coordinate follows its list, messages take time, nothing is computed.
 #include "sextant/program/program.h"
+#include "sextant/trace/timeline.h"
 
 namespace sextant {
 
@@ -19,6 +20,7 @@ struct Span {
 struct VirtualRun {
   std::vector<std::vector<Span>> by_pp;  ///< per instruction; of a kWait while the rank waits
   Seconds makespan;                      ///< when the last list ends
+  Seconds latency;                       ///< of its messages
 };
 /// Runs a program whose lists end (see `examine`): a transfer starts when it is sent and its receive is posted; a
 /// coordinate computes one thing at a time, in its list's order. Throws InvalidInput, naming the circle, if coordinates
@@ -52,6 +54,9 @@ struct RunReport {
   std::vector<PathStep> critical_path;  ///< in the order of time
 };
 RunReport report(const Program& program, const VirtualRun& run);
+
+/// Actions with their units within them, waits, messages with flows from each to the action that takes it.
+Timeline timeline_of(const Program& program, const VirtualRun& run);
 
 /// Activations that live: a change at a time, in order.
 struct LiveSample {

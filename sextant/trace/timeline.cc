@@ -5,6 +5,11 @@
 
 namespace sextant {
 
+std::string_view name_of(Stream stream) {
+  constexpr std::string_view names[] = {"compute", "messages", "collectives"};
+  return names[static_cast<std::size_t>(stream)];
+}
+
 std::vector<std::pair<std::string, Seconds>> total_by_what(const Timeline& timeline) {
   std::map<std::string, Seconds> sums;
   for (const Event& e : timeline.events) sums[e.what] += e.end - e.start;

@@ -9,17 +9,38 @@
 
 namespace sextant {
 
+/// What a rank does at once with other things.
+enum class Stream : std::uint8_t { kCompute, kMessages, kCollectives };
+std::string_view name_of(Stream stream);
+/// How an event is drawn.
+enum class EventKind : std::uint8_t { kForward, kInputGradient, kWeightGradient, kBackward, kWait, kTransfer, kOther };
+
 struct Event {
-  std::string what;  ///< "linear F", "REDUCE", "OPT_STEP"
+  std::string what;  ///< "linear F", "REDUCE", "OPT_STEP", "2F3"
   Seconds start, end;
   Bytes bytes;  ///< received, for communication
+  int rank = 0;
+  Stream stream = Stream::kCompute;
+  EventKind kind = EventKind::kOther;
+  int microbatch = -1;  ///< of a schedule's action
+  int chunk = 0;        ///< which of its rank's stages an action is of
+};
+
+/// Something that an event hands to a later one: indices into Timeline::events.
+struct Flow {
+  int from = 0, to = 0;
 };
 
 struct Timeline {
-  std::vector<Event> events;
+  std::vector<Event> events;  ///< those of one rank and stream in the order of their starts; one may lie within another
+  std::vector<Flow> flows;
 };
 
 /// Time by `what`, greatest first.
 std::vector<std::pair<std::string, Seconds>> total_by_what(const Timeline& timeline);
+
+/// JSON for chrome://tracing and ui.perfetto.dev: a process for each rank, a thread for each stream (several where
+/// events of a stream overlap without one holding the other), arrows for flows. Slices of a thread nest strictly.
+std::string to_chrome_trace(const Timeline& timeline);
 
 }  // namespace sextant

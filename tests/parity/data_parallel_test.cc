@@ -75,6 +75,43 @@ TEST(DataParallel, EqualsOneRankForRanksAccumulationAndBuckets) {
       }
 }
 
+// One coordinate runs any schedule's order: several stages handed on locally, weight gradients apart.
+TEST(Schedules, EveryOrderOnOneCoordinateEqualsOneRank) {
+  for (const Family& family : families_of_the_proof())
+    for (const char* kind : {"naive", "gpipe", "interleaved", "bfs", "zb-h1", "zb-h2", "zb-v", "dualpipe-v"})
+      for (const int ranks : {1, 2}) {
+        const ProofOutcome wanted = prove(run_of(family.model, 4 * ranks, 1, 1));
+        ProofRun run = run_of(family.model, 4 * ranks, ranks, 4, {1});
+        run.plan.schedule = kind;
+        expect_equal(prove(run), wanted, str(family.name, " ", kind, " ranks ", ranks));
+      }
+}
+
+// What is made again has the same bits (R4: dropout too), under fused and split backward passes, in less memory.
+TEST(Recompute, ChangesNoBit) {
+  for (const Family& family : families_of_the_proof())
+    for (const char* kind : {"1f1b", "zb-v"}) {
+      ProofRun run = run_of(family.model, 4, 2, 2);
+      run.plan.schedule = kind;
+      const ProofOutcome kept = prove(run);
+      for (const Recompute& recompute :
+           {Recompute{.full = true}, Recompute{.full = true, .layers = 1}, Recompute{.ops = {"norm"}},
+            Recompute{.ops = {"act"}}, Recompute{.ops = {"attention", "rope"}},
+            Recompute{.ops = {"norm", "act", "attention", "rope"}}}) {
+        run.plan.recompute = recompute;
+        const ProofOutcome again = prove(run);
+        const std::string where =
+            str(family.name, " ", kind, recompute.full ? " full " : " ops ", join(recompute.ops, ","));
+        EXPECT_EQ(again.gradients, kept.gradients) << where;
+        EXPECT_EQ(again.weights, kept.weights) << where;
+        EXPECT_TRUE(again.peak_matches && again.bytes_match && again.ranks_agree) << where;
+        if (recompute.full && recompute.layers < 0) {
+          EXPECT_LT(again.peak, kept.peak) << where;
+        }
+      }
+    }
+}
+
 // The further families, on up to four ranks.
 TEST(DataParallel, EveryFurtherFamilyEqualsOneRank) {
   for (const char* name : {"mistral", "olmo2", "gemma2", "gpt_neox", "gpt_neox_serial", "mpt", "mpt_alibi"})

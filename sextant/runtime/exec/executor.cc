@@ -14,9 +14,9 @@ namespace {
 constexpr int tag(MemoryTag t) { return static_cast<int>(t); }
 
 // The loader's tensors: every data slot of the program, once by name.
-std::map<std::string, TensorSpec> data_tensors(const Program& program) {
+std::map<std::string, TensorSpec> data_tensors(const Program& program, int pp) {
   std::map<std::string, TensorSpec> out;
-  for (const Unit& unit : program.by_pp.at(0).units)
+  for (const Unit& unit : program.by_pp.at(static_cast<std::size_t>(pp)).units)
     for (const Slot& slot : unit.slots)
       if (slot.life == Life::kData) out.emplace(slot.spec.name, local(slot.spec, program.mesh));
   return out;
@@ -31,9 +31,17 @@ std::vector<int> ranks_where(const MeshSizes& mesh, const auto& belongs) {
 
 }  // namespace
 
-Bytes data_bytes(const Program& program) {
+std::string not_run(const Program& program) {
+  if (program.mesh[Axis::kTp] == 1 && program.mesh[Axis::kCp] == 1 && program.by_pp.size() == 1 && program.zero == 0)
+    return "";
+  return "this runtime runs data-parallel plans; tp, cp, pp and zero can be checked, printed and simulated: to train, "
+         "set "
+         "tp = 1, cp = 1, pp = 1, zero = 0";
+}
+
+Bytes data_bytes(const Program& program, int pp) {
   Bytes sum;
-  for (const auto& [name, spec] : data_tensors(program))
+  for (const auto& [name, spec] : data_tensors(program, pp))
     sum += aligned({spec.elements() * size_of(spec.dtype) * program.num_microbatches});
   return sum;
 }
@@ -47,7 +55,7 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
     : program_(program),
       rank_(program.by_pp.at(0)),
       options_(options),
-      memory_(plan_memory(program, 0, state_bytes_per_element(program, options_.optimizer.kind), data_bytes(program),
+      memory_(plan_memory(program, 0, state_bytes_per_element(program, options_.optimizer.kind), data_bytes(program, 0),
                           options_.threads)),
       // Best fit leaves gaps; address space costs nothing until touched.
       pool_(world.memory(options_.memory.value > 0 ? options_.memory : memory_.peak * 2 + Bytes{1 << 26}),
@@ -55,10 +63,8 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
       team_(options_.threads, options_.spin),
       world_(world) {
   check(world.size() == program.num_ranks(), "the world has as many ranks as the program");
-  if (program.mesh[Axis::kTp] > 1 || program.mesh[Axis::kCp] > 1 || program.by_pp.size() > 1 || program.zero > 0)
-    throw InvalidInput(
-        "this runtime runs data-parallel plans; tp, cp, pp and zero can be checked, printed and simulated, not trained "
-        "yet: set tp = 1, cp = 1, pp = 1, zero = 0");
+  if (const std::string why = not_run(program); !why.empty())
+    throw InvalidInput("this plan is not trained yet: " + why);
 
   const Coordinates own = own_ = coordinates_of(world.rank(), program.mesh);
   zero_ = world.group(ranks_where(
@@ -96,7 +102,7 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
     memory.site = Site("gradients of " + bucket.name);
     buckets_.push_back(std::move(memory));
   }
-  for (const auto& [name, spec] : data_tensors(program))
+  for (const auto& [name, spec] : data_tensors(program, 0))
     data_[name] = {
         Buffer(pool_, {spec.elements() * size_of(spec.dtype) * program.num_microbatches}, tag(MemoryTag::kData)),
         spec.elements()};

@@ -141,8 +141,10 @@ class Executor {
   Seconds event_start_;
 };
 
+/// Why this runtime does not run a program yet; "" if it does.
+std::string not_run(const Program& program);
 /// Bytes that the loader's tensors of a step take, and state bytes per parameter element, for plan_memory.
-Bytes data_bytes(const Program& program);
+Bytes data_bytes(const Program& program, int pp);
 Bytes state_bytes_per_element(const Program& program, OptimizerKind kind);
 
 }  // namespace sextant

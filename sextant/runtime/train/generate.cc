@@ -73,7 +73,7 @@ void generate(const GenerateOptions& options, const std::function<void(std::stri
          window = std::min(2 * window, longest)) {
       const Model model = build_model(config, {1, window, DType::kF32}, ModelPurpose::kGenerate);
       const Program program = build_program(model, Plan{});
-      require_memory(config_file, plan_memory(program, 0, {}, data_bytes(program), options.threads), 1);
+      require_memory(config_file, plan_memory(program, 0, {}, data_bytes(program, 0), options.threads), 1);
       Executor executor(program, kernels, world,
                         {.threads = options.threads, .optimizer = {.kind = OptimizerKind::kSgd}});
       load_weights(weights, model, [&](const std::string& name) { return executor.parameter_bytes(name); });

@@ -30,16 +30,22 @@ Bytes physical_memory() { return {static_cast<std::int64_t>(::sysconf(_SC_PHYS_P
 
 double model_flops(const Program& program) {
   double flops = 0;
-  for (const Unit& unit : program.by_pp.at(0).units)
-    for (const auto* list : {&unit.f, &unit.i})
-      for (const Step& step : *list) {
-        // Each op once, where its result is made (a head's in I), by its forward work.
-        if (!step.op->is_product() || step.pass != step.op->result_pass()) continue;
-        std::vector<TensorSpec> in;
-        for (const int slot : step.reads)
-          in.push_back(local(unit.slots[static_cast<std::size_t>(slot)].spec, program.mesh));
-        flops += 3 * step.op->work(Pass::kF, in).flops_full;
-      }
+  // Each op once, where its result is made (a head's in I), by its forward work; not what recomputation adds.
+  const auto add = [&](const Unit& unit, const std::vector<Step>& steps, Pass pass) {
+    for (const Step& step : steps) {
+      if (!step.op->is_product() || step.pass != pass || step.op->result_pass() != pass) continue;
+      std::vector<TensorSpec> in;
+      for (const int slot : step.reads)
+        in.push_back(local(unit.slots[static_cast<std::size_t>(slot)].spec, program.mesh));
+      flops += 3 * step.op->work(Pass::kF, in).flops_full;
+    }
+  };
+  for (const RankProgram& rank : program.by_pp)
+    for (std::size_t u = 0; u < rank.units.size(); ++u) {
+      if (rank.stage(static_cast<int>(u)).is_mirrored) continue;
+      add(rank.units[u], rank.units[u].f, Pass::kF);
+      add(rank.units[u], rank.units[u].i, Pass::kI);
+    }
   return flops * program.num_microbatches * program.mesh.num_ranks();
 }
 
@@ -105,10 +111,16 @@ Prepared prepare(const RunConfig& config, int ranks_here) {
   if (!config.initial_weights.empty())
     initial = WeightFiles::open(config.initial_weights), check_weights(*initial, model);
   Program program = build_program(model, config.plan);
-  MemoryPlan memory = plan_memory(program, 0, state_bytes_per_element(program, config.optimizer.kind),
-                                  data_bytes(program), config.threads);
-  require_memory(config.file, memory, ranks_here > 0 ? ranks_here : config.plan.num_ranks());
-  return {std::move(model), std::move(program), std::move(memory), tokens, std::move(sampler), std::move(initial)};
+  std::vector<MemoryPlan> memory;
+  std::size_t worst = 0;
+  for (int pp = 0; pp < static_cast<int>(program.by_pp.size()); ++pp) {
+    memory.push_back(plan_memory(program, pp, state_bytes_per_element(program, config.optimizer.kind),
+                                 data_bytes(program, pp), config.threads));
+    if (memory.back().peak > memory[worst].peak) worst = memory.size() - 1;
+  }
+  require_memory(config.file, memory[worst], ranks_here > 0 ? ranks_here : config.plan.num_ranks());
+  return {std::move(model), std::move(program), std::move(memory), worst,
+          tokens,           std::move(sampler), std::move(initial)};
 }
 
 namespace {

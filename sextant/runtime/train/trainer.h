@@ -53,7 +53,8 @@ struct TrainHooks {
 struct Prepared {
   Model model;
   Program program;
-  MemoryPlan memory;
+  std::vector<MemoryPlan> memory;  ///< by pipeline coordinate
+  std::size_t worst = 0;           ///< the one with the greatest peak
   Tokens tokens;
   WindowSampler sampler;
   std::optional<WeightFiles> initial;  ///< weights to start from
