@@ -176,6 +176,15 @@ Schedule read_schedule(const std::string& id, const ScheduleShape& shape) {
   }
 }
 
+Examination require_sound_schedule(const Program& program, const std::string& id) {
+  try {
+    return require_sound(program);
+  } catch (const InvalidInput& e) {
+    if (!is_file(id)) throw;
+    throw InvalidInput(str(printable_path(id.substr(4)), ": ", e.what()));
+  }
+}
+
 // The list of kinds, for `sextant schedule` without one.
 void list_kinds() {
   for (const ScheduleKind& kind : schedule_kinds()) {
@@ -222,7 +231,7 @@ int run_schedule(const Arguments& a) {
 
   const Schedule schedule = read_schedule(id, shape);
   const Program program = build_program(schedule);
-  const Examination examination = require_sound(program);
+  const Examination examination = require_sound_schedule(program, id);
   const VirtualRun run = run_virtually(program, equal_prices(program, times, latency));
   const RunReport r = report(program, run);
 

@@ -150,7 +150,11 @@ Recompute read_recompute(Fields& f) {
       r.ops.push_back(name);
     }
   } else {
-    r.full = f.one_of_or("recompute", "none", {"none", "full"}) == "full";
+    const std::string word = f.text_or("recompute", "none");
+    if (word != "none" && word != "full")
+      f.fail("recompute", str("found ", printable(word, 40), ", expected \"none\", \"full\" or a list of ops: [",
+                              join(recompute_names(), ", "), "]"));
+    r.full = word == "full";
   }
   r.layers = static_cast<int>(f.integer_or("recompute_layers", -1, 0, 1 << 20));
   return r;

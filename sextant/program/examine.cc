@@ -338,7 +338,8 @@ void examine_messages(const Program& program, std::vector<Violation>& out) {
         out.push_back(
             {static_cast<int>(pp), static_cast<int>(i), "message",
              str(to_string(rank, m), ": the tag is that of ", to_string(program.by_pp[at(end.pp)], instruction(end)),
-                 " (pp ", end.pp, ", instruction ", end.instruction, ")")});
+                 " (pp ", end.pp, ", instruction ", end.instruction,
+                 "); a receiving stage and microbatch have one activation and one gradient")});
       end = {static_cast<std::int32_t>(pp), static_cast<std::int32_t>(i)};
     }
   }
@@ -411,7 +412,7 @@ Examination examine(const Program& program) {
       e.violations.push_back({stuck->pp, stuck->instruction, "deadlock",
                               str(delivery == Delivery::kUnbounded ? "ranks wait for each other's results: "
                                                                    : "a send waits for a receive that is not posted: ",
-                                  stuck->what)});
+                                  stuck->what, "; put what one of them waits for earlier in the other's list")});
       return e;
     }
   for (std::size_t pp = 0; pp < program.by_pp.size(); ++pp) {

@@ -66,6 +66,7 @@ def write_inputs(folder):
         "dropout.json": json.dumps(dict(MODEL, attention_dropout=0.1)),
         "neox.json": json.dumps(dict(model_type="gpt_neox", hidden_size=20, num_hidden_layers=1, num_attention_heads=4, intermediate_size=24,
                                      vocab_size=257, max_position_embeddings=32, hidden_act="gelu")),
+        "two.csv": "0F0,0B0\n1F0,1B0\n",
         "mixture.json": json.dumps(dict(MODEL, model_type="mixtral", num_local_experts=4, num_experts_per_tok=5)),
         "shape.safetensors": safetensors({"model.embed_tokens.weight": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}, b"\0" * 16),
     }
