@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iostream>
+#include <utility>
 
 #include "cli/cli.h"
 #include "sextant/base/atomic_file.h"
@@ -125,7 +126,16 @@ Value to_value(const Schedule& schedule, const Program& program, const VirtualRu
   v.set("bubble", r.bubble.value);
   v.set("bubble_fraction", r.bubble_fraction);
   v.set("span_bubble", r.span_bubble.value);
-  Value::Array peaks, ops, path, bubbles, disorder;
+  Value::Array peaks, ops, path, bubbles, disorder, live;
+  for (int pp = 0; pp < static_cast<int>(program.by_pp.size()); ++pp) {
+    Value::Array changes;
+    int chunks = 0;
+    for (const LiveSample& s : live_over_time(program, run, pp)) {
+      if (std::exchange(chunks, s.chunks) == s.chunks) continue;
+      changes.push_back(Value::Array{s.time.value, s.chunks});
+    }
+    live.push_back(std::move(changes));
+  }
   for (const int p : r.peak_chunks) peaks.push_back(p);
   for (const auto& actions : schedule.by_rank) ops.push_back(to_string(actions));
   for (std::size_t pp = 0; pp < r.bubbles.size(); ++pp) {
@@ -157,6 +167,7 @@ Value to_value(const Schedule& schedule, const Program& program, const VirtualRu
     disorder.push_back(std::move(one));
   }
   v.set("peak_chunks", std::move(peaks));
+  v.set("live_chunks", std::move(live));
   v.set("sends", r.sends);
   v.set("ops", std::move(ops));
   v.set("critical_path", std::move(path));

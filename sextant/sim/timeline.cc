@@ -96,6 +96,11 @@ Timeline timeline_of(const Program& program, const VirtualRun& run) {
     e.end = e.start + run.latency;
     if (taker[n] >= 0) out.flows.push_back({transfer[n], taker[n]});
   }
+  for (int pp = 0; pp < static_cast<int>(program.by_pp.size()); ++pp)
+    for (const LiveSample& s : live_over_time(program, run, pp)) {
+      out.counts.push_back({"live chunks", s.time, static_cast<double>(s.chunks), pp});
+      out.counts.push_back({"live bytes", s.time, static_cast<double>(s.bytes.value), pp});
+    }
   return out;
 }
 

@@ -55,9 +55,6 @@ struct RunReport {
 };
 RunReport report(const Program& program, const VirtualRun& run);
 
-/// Actions with their units within them, waits, messages with flows from each to the action that takes it.
-Timeline timeline_of(const Program& program, const VirtualRun& run);
-
 /// Activations that live: a change at a time, in order.
 struct LiveSample {
   Seconds time;
@@ -66,5 +63,9 @@ struct LiveSample {
 };
 /// Of one coordinate. A sample behind each instruction that changes something.
 std::vector<LiveSample> live_over_time(const Program& program, const VirtualRun& run, int pp);
+
+/// Actions with their units within them, waits, messages with flows from each to the action that takes it, and what
+/// lives.
+Timeline timeline_of(const Program& program, const VirtualRun& run);
 
 }  // namespace sextant

@@ -349,6 +349,29 @@ TEST(VirtualRun, GoldenGathers) {
   }
 }
 
+// 1F1B on two ranks with three microbatches, by hand: a rank's F takes 1, its B 2.
+TEST(VirtualRun, LiveOverTimeByHand) {
+  const Program program = build_program(make_schedule(find_schedule("1f1b"), {2, 3}));
+  const VirtualRun run = run_virtually(program, equal_prices(program, {Seconds{1}, {1}, {1}}));
+  const auto chunks = [&](int pp) {
+    std::string out;
+    int last = 0;
+    for (const LiveSample& s : live_over_time(program, run, pp))
+      if (s.chunks != last) out += str(s.time.value, ":", last = s.chunks, " ");
+    return out;
+  };
+  EXPECT_EQ(chunks(0), "0:1 1:2 6:1 6:2 9:1 12:0 ");
+  EXPECT_EQ(chunks(1), "1:1 4:0 4:1 7:0 7:1 10:0 ");
+  const Timeline timeline = timeline_of(program, run);
+  EXPECT_EQ(timeline.flows.size(), 6U);
+  for (const Flow& flow : timeline.flows) {
+    const Event &from = timeline.events[static_cast<std::size_t>(flow.from)],
+                &to = timeline.events[static_cast<std::size_t>(flow.to)];
+    EXPECT_NE(from.rank, to.rank);
+    EXPECT_LE(from.end, to.start) << from.what << " " << to.what;
+  }
+}
+
 // All shapes up to P 8, V 4, M 32 that a kind takes.
 void for_each_valid(const auto& body) {
   for (const ScheduleKind& kind : schedule_kinds())

@@ -86,6 +86,9 @@ std::string to_chrome_trace(const Timeline& timeline) {
     line("{\"ph\":\"f\",\"bp\":\"e\"" + common + place(events[to].rank, thread[to]) +
          ",\"ts\":" + microseconds(nanoseconds(events[to].start)) + "}");
   }
+  for (const Count& c : timeline.counts)
+    line("{\"ph\":\"C\",\"name\":" + to_json(Value(c.what)) + "," + place(c.rank, 0) +
+         ",\"ts\":" + microseconds(nanoseconds(c.time)) + ",\"args\":{\"value\":" + to_json(Value(c.value)) + "}}");
   int last = -1;
   for (const auto& [at, name] : threads) {
     const auto [rank, tid] = at;

@@ -31,16 +31,26 @@ struct Flow {
   int from = 0, to = 0;
 };
 
+/// A quantity of a rank from a moment on.
+struct Count {
+  std::string what;  ///< "live chunks"
+  Seconds time;
+  double value = 0;
+  int rank = 0;
+};
+
 struct Timeline {
   std::vector<Event> events;  ///< those of one rank and stream in the order of their starts; one may lie within another
   std::vector<Flow> flows;
+  std::vector<Count> counts;  ///< those of one rank and `what` in the order of time
 };
 
 /// Time by `what`, greatest first.
 std::vector<std::pair<std::string, Seconds>> total_by_what(const Timeline& timeline);
 
 /// JSON for chrome://tracing and ui.perfetto.dev: a process for each rank, a thread for each stream (several where
-/// events of a stream overlap without one holding the other), arrows for flows. Slices of a thread nest strictly.
+/// events of a stream overlap without one holding the other), arrows for flows, a curve for
+/// each count. Slices of a thread nest strictly.
 std::string to_chrome_trace(const Timeline& timeline);
 
 }  // namespace sextant

@@ -119,5 +119,35 @@ TEST(Mutations, AreRejectedOrChangeNothing) {
   EXPECT_GT(rejected, 8000);
 }
 
+// Whatever the schedule, the number of coordinates, the ZeRO stage, when gradients are reduced, how many units are
+// gathered at a time: by symbols, the same weights come out.
+TEST(Meaning, IsThatOfOneRankUnderEveryPlan) {
+  const ModelConfig model = tiny_llama(6);
+  for (const int dp : {1, 2}) {
+    const std::map<std::string, std::uint64_t> wanted = weights_of(real(model, plan_of("naive", 1, 8, 0, dp)));
+    ASSERT_EQ(wanted.size(), 8U);
+    int seen = 0;
+    for (const ScheduleKind& kind : schedule_kinds())
+      for (const int pp : {1, 2, 3, 4})
+        for (const int zero : {0, 1, 2, 3})
+          for (const GradientReduce reduce : {GradientReduce::kStep, GradientReduce::kMicrobatch})
+            for (const int live : {1, 2, 3}) {
+              if ((live != 2 && zero < 3) || (dp == 1 && zero > 0) ||
+                  (zero < 2 && reduce == GradientReduce::kMicrobatch))
+                continue;
+              Plan plan = plan_of(kind.id, pp, 8, zero, dp);
+              plan.reduce = reduce, plan.live_units = live;
+              if (!violations(kind, schedule_shape(plan)).empty()) continue;
+              const std::string name = str(kind.id, " pp ", pp, " zero ", zero, " live ", live, " dp ", dp);
+              const Program program = real(model, plan);
+              const Examination e = examine(program);
+              ASSERT_TRUE(e.violations.empty()) << name << ": " << to_string(e.violations[0]);
+              EXPECT_EQ(weights_of(program), wanted) << name;
+              ++seen;
+            }
+    EXPECT_GT(seen, dp == 1 ? 25 : 250);
+  }
+}
+
 }  // namespace
 }  // namespace sextant

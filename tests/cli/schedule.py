@@ -53,6 +53,8 @@ assert v["makespan"] == 37 and v["peak_chunks"] == [4, 3, 2, 1]
 assert v["ops"][2] == "2F0 2F1 2B0 2F2 2B1 2F3 2B2 2F4 2B3 2F5 2B4 2F6 2B5 2F7 2B6 2B7"
 for rank in v["time_by_rank"]:
     assert abs(sum(rank.values()) - v["makespan"]) < 1e-9, rank
+for changes, peak in zip(v["live_chunks"], v["peak_chunks"]):
+    assert max(n for _, n in changes) == peak and changes[-1][1] == 0 and changes == sorted(changes, key=lambda c: c[0])
 path = v["critical_path"]
 assert path[0]["start"] == 0 and path[0]["rank"] == 0 and path[-1]["end"] == v["makespan"]
 assert all(a["end"] <= b["start"] + 1e-9 for a, b in zip(path, path[1:]))
@@ -88,6 +90,7 @@ events = json.loads(read("a.json"))["traceEvents"]
 slices = [e for e in events if e["ph"] == "X"]
 assert sum(re.match(r"\d", e["name"]) is not None for e in slices) == 4 * 2 * 8 * 3
 assert sum(e["ph"] == "s" for e in events) == sum(e["ph"] == "f" for e in events) == 96
+assert max(e["args"]["value"] for e in events if e["ph"] == "C" and e["name"] == "live chunks") == 8
 assert {e["args"]["name"] for e in events if e["name"] == "process_name"} == {f"rank {r}" for r in range(4)}
 by_thread = {}
 for e in slices:

@@ -53,12 +53,25 @@ class Interpreter {
     }
   }
 
-  std::string run() {
+  void run() {
     for (bool moved = true; moved;) {
       moved = false;
       for (std::size_t pp = 0; pp < ranks_.size(); ++pp)
         while (ranks_[pp].at < list(pp).code.size() && step(pp)) ++ranks_[pp].at, moved = true;
     }
+  }
+
+  std::map<std::string, Symbol> weights() const {
+    std::map<std::string, Symbol> out;
+    for (std::size_t pp = 0; pp < ranks_.size(); ++pp)
+      for (std::size_t b = 0; b < ranks_[pp].weight.size(); ++b) {
+        const auto [found, is_new] = out.try_emplace(list(pp).buckets[b].name, ranks_[pp].weight[b]);
+        if (found->second != ranks_[pp].weight[b]) found->second = 0;  // holders that differ
+      }
+    return out;
+  }
+
+  std::string text() const {
     std::string out;
     for (std::size_t pp = 0; pp < ranks_.size(); ++pp) {
       const Rank& r = ranks_[pp];
@@ -138,7 +151,7 @@ class Interpreter {
     }
     for (const int b : list(pp).uses[static_cast<std::size_t>(u)].writes[static_cast<std::size_t>(pass)]) {
       const auto n = static_cast<std::size_t>(b);
-      r.gradient[n] += r.reducing[n] ? garbage(r) : join({contribution, static_cast<Symbol>(b)});
+      r.gradient[n] += r.reducing[n] ? garbage(r) : join({contribution, of(list(pp).buckets[n].name)});
     }
   }
 
@@ -198,7 +211,8 @@ class Interpreter {
           own = sum;
           ++count_[{pp, bucket.name}];
         }
-        own *= 5;
+        for (const RestSum& rest : bucket.rest)
+          if (rest.group != Group::kHolders) own *= 5;  // the others' share
         return true;
       }
       case Code::kSend: {
@@ -281,6 +295,16 @@ class Interpreter {
 
 }  // namespace
 
-std::string meaning_of(const Program& program) { return Interpreter(program).run(); }
+std::string meaning_of(const Program& program) {
+  Interpreter interpreter(program);
+  interpreter.run();
+  return interpreter.text();
+}
+
+std::map<std::string, std::uint64_t> weights_of(const Program& program) {
+  Interpreter interpreter(program);
+  interpreter.run();
+  return interpreter.weights();
+}
 
 }  // namespace sextant

@@ -1,4 +1,6 @@
 #pragma once
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include "sextant/program/program.h"
@@ -10,5 +12,10 @@ namespace sextant {
 /// own. Two programs with the same text here leave the same weights behind, whatever the numbers. Knows nothing of the
 /// checker.
 std::string meaning_of(const Program& program);
+
+/// The symbols of all weights behind the step, by bucket. Programs of one model and one number of microbatches that
+/// lay every unit in a bucket of its own leave the same ones behind, whatever the schedule, the number of coordinates
+/// and the ZeRO stage.
+std::map<std::string, std::uint64_t> weights_of(const Program& program);
 
 }  // namespace sextant
