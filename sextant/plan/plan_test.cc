@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "sextant/base/errors.h"
+#include "sextant/plan/pipeline_parallel.h"
 
 namespace sextant {
 namespace {
@@ -70,6 +71,33 @@ TEST(Placement, FirstRuleOfAnAxisDecidesAndShortDimsAreCopied) {
   EXPECT_EQ(own({{'B', 2}, {'S', 8}, {'D', 6}}), "S(S)");
   EXPECT_EQ(own({{'D', 6}}), "R");
   EXPECT_EQ(own({{'T', 8}, {'D', 6}}), "R");
+}
+
+TEST(Stages, AreBalancedFromTheEndsInwards) {
+  using Sizes = std::vector<int>;
+  EXPECT_EQ(balanced_stages(34, 4), (Sizes{9, 8, 8, 9}));  // 32 layers: 8 each
+  EXPECT_EQ(balanced_stages(9, 4), (Sizes{3, 2, 2, 2}));
+  EXPECT_EQ(balanced_stages(11, 4), (Sizes{3, 3, 2, 3}));
+  EXPECT_EQ(balanced_stages(7, 7), Sizes(7, 1));
+  EXPECT_EQ(balanced_stages(5, 1), Sizes{5});
+}
+
+TEST(Plan, ReadsEveryField) {
+  const Value run = parse_run_file(
+      "[plan]\npp = 2\nzero = 3\nlive_units = 3\nschedule = \"zb-v\"\nvirtual_stages = 2\nstages = [1, 2, 3, 1]\n"
+      "stage_border = \"whole\"\nrecompute = [\"norm\", \"act\"]\nrecompute_layers = 2\nnum_microbatches = 4\n",
+      "run.toml");
+  const Plan p = read_plan(run, "run.toml", {64, 8, DType::kF32}, 4);
+  EXPECT_EQ(p.num_ranks(), 4);
+  EXPECT_EQ(p.dp_shard, 2);
+  EXPECT_EQ(p.reduce, GradientReduce::kMicrobatch);  // of zero 2 and 3
+  EXPECT_EQ(p.live_units, 3);
+  EXPECT_EQ(p.bucket.value, 0);  // a unit each
+  EXPECT_EQ(p.stages, (std::vector<int>{1, 2, 3, 1}));
+  EXPECT_EQ(p.border, StageBorder::kWhole);
+  EXPECT_EQ(join(p.recompute.ops, " "), "norm act");
+  EXPECT_EQ(p.recompute.layers, 2);
+  EXPECT_EQ(num_stages_of(p), 4);
 }
 
 }  // namespace

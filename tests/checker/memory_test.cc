@@ -1,0 +1,120 @@
+// What the memory walk says of pipelines and of ZeRO, against what is known by hand.
+#include "sextant/program/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/support/tiny.h"
+
+namespace sextant {
+namespace {
+
+Program program_of(const Plan& plan, const ModelConfig& config) {
+  const Workload workload{16, plan.num_microbatches * plan.data_ranks(), DType::kF32};
+  return build_program(build_model(config, sizes_of(plan, workload)), plan);
+}
+
+Bytes at(const LiveBytes& live, MemoryTag tag) { return live[static_cast<std::size_t>(tag)]; }
+
+// Activations that a coordinate keeps for one microbatch.
+Bytes kept(const Program& program, int pp) {
+  Bytes sum;
+  for (const Unit& unit : program.by_pp[static_cast<std::size_t>(pp)].units)
+    for (std::size_t s = 0; s < unit.slots.size(); ++s)
+      if (unit.slots[s].life == Life::kKept) sum += slot_bytes(unit, static_cast<int>(s), program.mesh);
+  return sum;
+}
+
+TEST(Memory, ActivationsFollowTheSchedule) {
+  Plan plan;
+  plan.pp = 4, plan.num_microbatches = 8;
+  const auto chunks = [&](const char* kind) {
+    plan.schedule = kind;
+    const Program program = program_of(plan, tiny_llama(8));
+    std::vector<double> out;
+    for (int pp = 0; pp < 4; ++pp) {
+      const MemoryPlan memory = plan_memory(program, pp, {}, {}, 1);
+      EXPECT_EQ(memory.at_start, memory.at_end);
+      out.push_back(static_cast<double>(at(memory.at_peak, MemoryTag::kActivations).value) /
+                    static_cast<double>(kept(program, pp).value));
+    }
+    return out;
+  };
+  // The peak is a few steps into a backward pass, where a part of that microbatch's is free again. With one microbatch
+  // at a time that is all there is; every further one is whole.
+  const std::vector<double> one = chunks("naive");
+  const auto further = [&](const char* kind) {
+    std::vector<double> all = chunks(kind);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = std::round(1e6 * (all[i] - one[i])) / 1e6;
+    return all;
+  };
+  for (const double share : one) EXPECT_LE(share, 1);
+  EXPECT_EQ(further("gpipe"), (std::vector<double>{7, 7, 7, 7}));
+  EXPECT_EQ(further("1f1b"), (std::vector<double>{3, 2, 1, 0}));
+}
+
+// A weight gradient that waits keeps its inputs only: less than a microbatch whose backward pass is still to come.
+TEST(Memory, WhatWaitsForWIsLessThanWhatWaitsForI) {
+  Plan plan;
+  plan.pp = 4, plan.num_microbatches = 8, plan.schedule = "zb-h1";
+  const Program program = program_of(plan, tiny_llama(8));
+  const MemoryPlan memory = plan_memory(program, 3, {}, {}, 1);  // the last rank keeps four, three of them for W
+  const double chunks = static_cast<double>(at(memory.at_peak, MemoryTag::kActivations).value) /
+                        static_cast<double>(kept(program, 3).value);
+  EXPECT_GT(chunks, 1.5);
+  EXPECT_LT(chunks, 3);
+}
+
+// Bytes per parameter: 4 of value, 4 of gradient, 8 of AdamW's state, each whole or an n-th.
+TEST(Memory, StatesByZeroStage) {
+  for (const int n : {2, 4, 8})
+    for (const int zero : {0, 1, 2, 3}) {
+      Plan plan;
+      plan.dp_shard = n, plan.zero = zero, plan.num_microbatches = 2, plan.bucket = {1};
+      plan.reduce = zero >= 2 ? GradientReduce::kMicrobatch : GradientReduce::kStep;
+      const Program program = program_of(plan, tiny_llama(4));
+      std::int64_t elements = 0;
+      for (const Bucket& b : program.by_pp[0].buckets) elements += b.elements;
+      Stored sum;
+      for (const Bucket& b : program.by_pp[0].buckets) {
+        const Stored s = stored_elements(program, b);
+        sum.parameters += s.parameters, sum.gradients += s.gradients, sum.state += s.state;
+      }
+      EXPECT_EQ(sum.parameters, zero >= 3 ? elements / n : elements) << zero;
+      EXPECT_EQ(sum.gradients, zero >= 2 ? elements / n : elements) << zero;
+      EXPECT_EQ(sum.state, zero >= 1 ? elements / n : elements) << zero;
+      const MemoryPlan memory = plan_memory(program, 0, {8}, {}, 1);
+      EXPECT_EQ(memory.at_start, memory.at_end);
+      EXPECT_EQ(at(memory.at_peak, MemoryTag::kParameters).value, 4 * sum.parameters);
+      EXPECT_EQ(at(memory.at_peak, MemoryTag::kOptimizer).value, 8 * sum.state);
+      // Whole gradients of two buckets at most, gathered parameters of two.
+      std::int64_t greatest = 0;
+      for (const Bucket& b : program.by_pp[0].buckets) greatest = std::max(greatest, 4 * b.elements);
+      EXPECT_LE(at(memory.at_peak, MemoryTag::kGradients).value,
+                4 * sum.gradients + (zero >= 2 ? 2 * greatest : 0) + 64);  // and the loss
+      EXPECT_LE(at(memory.at_peak, MemoryTag::kGathered).value, zero == 3 ? 2 * greatest : 0);
+    }
+}
+
+// Bytes: with one reduction a step ZeRO-1 moves what an all-reduce moves; ZeRO-3 gathers twice on top, less the units
+// that are still there when the backward pass begins.
+TEST(Memory, TrafficByZeroStage) {
+  const auto bytes = [](int zero, int microbatches) {
+    Plan plan;
+    plan.dp_shard = 4, plan.zero = zero, plan.num_microbatches = microbatches, plan.bucket = {1};
+    plan.reduce = zero >= 2 ? GradientReduce::kMicrobatch : GradientReduce::kStep;
+    return promised_bytes(program_of(plan, tiny_llama(4)), 0, {})[Group::kZero].value;
+  };
+  EXPECT_EQ(bytes(1, 1), bytes(0, 1));
+  EXPECT_EQ(bytes(2, 1), bytes(0, 1));
+  EXPECT_EQ(bytes(1, 4), bytes(0, 4));
+  // Each further microbatch reduces once more.
+  EXPECT_EQ(2 * (bytes(2, 4) - bytes(2, 1)), 3 * bytes(0, 1));
+  EXPECT_GT(bytes(3, 1), bytes(0, 1));
+  EXPECT_LE(2 * bytes(3, 1), 3 * bytes(0, 1));
+}
+
+}  // namespace
+}  // namespace sextant
