@@ -80,7 +80,7 @@ Schedule parse_csv(std::string_view text, const std::string& file) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string_view row = trimmed(text.substr(at, end - at));
     at = end + 1;
-    if (row.empty() && trimmed(text.substr(std::min(at, text.size()))).empty()) break;  // the end of the file
+    if (row.empty() && text.find_first_not_of(" \t\r\n", std::min(at, text.size())) == std::string_view::npos) break;
     if (line > static_cast<std::size_t>(kMostStages))
       throw InvalidInput(str(name, ":", line, ": more than ", kMostStages, " rows; a row is a rank"));
     std::vector<Action>& actions = out.by_rank.emplace_back();

@@ -101,6 +101,8 @@ std::vector<ScheduleFault> faults(const Schedule& schedule) {
   constexpr auto bit = [](ActionKind kind) { return static_cast<std::uint8_t>(1U << static_cast<unsigned>(kind)); };
   using enum ActionKind;
   for (int rank = 0; rank < schedule.num_ranks; ++rank) {
+    if (schedule.by_rank[static_cast<std::size_t>(rank)].empty())
+      out.push_back({rank, "has no actions; leave it out, or give it a stage"});
     for (const Action& a : schedule.by_rank[static_cast<std::size_t>(rank)]) {
       if (a.stage < 0 || a.stage >= schedule.num_stages || a.microbatch < 0 || a.microbatch >= num_microbatches ||
           (a.mirrored && !schedule.is_mirrored)) {
@@ -171,14 +173,26 @@ bool can_end(const Schedule& schedule) {
     if (a.kind == ActionKind::kF) return a.stage == 0 || entry(kForward, a.stage - 1, a) != 0;
     return a.kind == ActionKind::kW || a.stage + 1 == schedule.num_stages || entry(kBackward, a.stage + 1, a) != 0;
   };
+  const auto make = [&](const Action& a, char value) {
+    if (a.kind != ActionKind::kW) entry(a.kind == ActionKind::kF ? kForward : kBackward, a.stage, a) = value;
+  };
   std::vector<std::size_t> next(schedule.by_rank.size(), 0);
   for (bool moved = true; moved;) {
     moved = false;
     for (std::size_t r = 0; r < next.size(); ++r) {
       const std::vector<Action>& actions = schedule.by_rank[r];
       while (next[r] < actions.size() && has_input(actions[next[r]])) {
-        const Action& a = actions[next[r]++];
-        if (a.kind != ActionKind::kW) entry(a.kind == ActionKind::kF ? kForward : kBackward, a.stage, a) = 1;
+        const Action& a = actions[next[r]];
+        const Action* partner =
+            a.pair >= 0 && next[r] + 1 < actions.size() && actions[next[r] + 1].pair == a.pair ? &a + 1 : nullptr;
+        make(a, 1);
+        // Both of a pair start at once: nobody else sees what the first makes before the second can start.
+        if (partner && !has_input(*partner)) {
+          make(a, 0);
+          break;
+        }
+        if (partner) make(*partner, 1);
+        next[r] += partner ? 2 : 1;
         moved = true;
       }
     }

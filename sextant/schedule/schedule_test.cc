@@ -144,6 +144,9 @@ TEST(Schedule, BadCsv) {
       error("0F0,0B0,1F0,1B0\n0F1,0B1,1F1,1B1\n").substr(0, 169),
       "x.csv: is no schedule of 2 stages and 2 microbatches:\n  - x.csv:2: rank 1: 0F1 is on this rank, but stage "
       "0 runs on rank 0; keep a stage on one rank\n  - x.csv:2: rank 1:");
+  EXPECT_EQ(error("0F0,0B0\n,,\n1F0,1B0\n \n\n"),
+            "x.csv: is no schedule of 2 stages and 1 microbatches:\n"
+            "  - x.csv:2: rank 1: has no actions; leave it out, or give it a stage");
   EXPECT_NE(error("9F0,9B0\n").find("stage 0 has no action on any rank"), std::string::npos);
   EXPECT_EQ(
       error("0F999999,0B999999\n"),

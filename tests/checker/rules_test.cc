@@ -184,6 +184,10 @@ TEST(Rules, Deadlock) {
       "pp 0, instruction 5 [deadlock]: ranks wait for each other's results: pp 0 waits in WAIT RECV grad 1->0 mb0 "
       "from 1 (instruction 5) for pp 1; pp 1 waits in WAIT RECV act 0->1 mb1 from 0 (instruction 3) for pp 0; put "
       "what one of them waits for earlier in the other's list");
+  // Both halves of a pair start at once, and this one's second half needs what its first half sends.
+  const Schedule pair = parse_csv("(0F0;0B0)OVERLAP_F_B\n1F0,1B0\n", "x.csv");
+  EXPECT_FALSE(can_end(pair));
+  EXPECT_TRUE(first(build_program(pair)).find("[deadlock]") != std::string::npos);
   // A receive that is posted behind what its sender waits for: only a rendezvous ends there.
   p = sound();
   move(p, 0, find(p, 0, "WAIT SEND act 0->1 mb0 to 1"), 4);
