@@ -1,8 +1,9 @@
 // How fast are schedules made, programs built, checked and run in virtual time?
-//   build/release/bin/program_bench
+//   build/dev/bin/program_bench
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
+#include "sextant/base/errors.h"
 #include "sextant/program/examine.h"
 #include "sextant/sim/virtual_run.h"
 
@@ -53,6 +54,37 @@ void virtual_time(benchmark::State& state) {
   state.counters["instructions/s"] =
       benchmark::Counter(static_cast<double>(instructions(program)), benchmark::Counter::kIsIterationInvariantRate);
 }
+
+// A published model as it was trained: Llama 3.1 405B over tp 8 (sequence parallel), pp 16, interleaved; every layer
+// lowered for its place.
+Plan plan_405b() {
+  Plan plan;
+  plan.tp = 8, plan.sequence_parallel = true, plan.pp = 16, plan.dp_shard = 128, plan.zero = 2;
+  plan.schedule = "interleaved", plan.virtual_stages = 8, plan.num_microbatches = 128;
+  plan.bucket = {25'000'000};
+  return plan;
+}
+
+void build_405b(benchmark::State& state) {
+  const Plan plan = plan_405b();
+  const Model model = build_model(find_model("llama3.1-405b"), sizes_of(plan, {8192, 128 * 128, DType::kF32}));
+  for (auto _ : state) benchmark::DoNotOptimize(build_program(model, plan));
+}
+
+void check_405b(benchmark::State& state) {
+  const Plan plan = plan_405b();
+  const Model model = build_model(find_model("llama3.1-405b"), sizes_of(plan, {8192, 128 * 128, DType::kF32}));
+  const Program program = build_program(model, plan);
+  const Prices prices = equal_prices(program, {Seconds{1}, {1}, {1}});
+  for (auto _ : state) {
+    require_sound(program);
+    benchmark::DoNotOptimize(run_virtually(program, prices));
+  }
+  state.counters["instructions"] = static_cast<double>(instructions(program));
+  state.counters["resident_peak_MB"] = resident_peak_mb();
+}
+BENCHMARK(build_405b)->Unit(benchmark::kMillisecond);
+BENCHMARK(check_405b)->Unit(benchmark::kMillisecond);
 
 // Coordinates, microbatches, units of a stage.
 #define SIZES Args({16, 128, 8})->Args({64, 1024, 2})->Unit(benchmark::kMillisecond)
