@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "sextant/base/errors.h"
+#include "sextant/plan/pipeline_parallel.h"
 #include "sextant/runtime/train/proof.h"
 #include "tests/support/ranks.h"
 #include "tests/support/tiny.h"
@@ -85,6 +86,48 @@ TEST(Schedules, EveryOrderOnOneCoordinateEqualsOneRank) {
         run.plan.schedule = kind;
         expect_equal(prove(run), wanted, str(family.name, " ", kind, " ranks ", ranks));
       }
+}
+
+// ZeRO: every stage, reduced once a step or after each microbatch, over shards and replicas; buckets of awkward sizes.
+TEST(FullySharded, EveryStageEqualsOneRank) {
+  for (const Family& family : families_of_the_proof())
+    for (const auto& [ranks, replicas] : {std::pair{1, 1}, {2, 1}, {3, 1}, {4, 1}, {2, 2}})
+      for (const int microbatches : {1, 2, 3}) {
+        const int data_ranks = ranks * replicas, batch = data_ranks * microbatches;
+        const ProofOutcome wanted = prove(run_of(family.model, batch, 1, 1));
+        for (const int zero : {1, 2, 3})
+          for (const GradientReduce reduce : {GradientReduce::kStep, GradientReduce::kMicrobatch})
+            for (const Bytes bucket : {Bytes{0}, Bytes{1}}) {
+              if (reduce == GradientReduce::kMicrobatch && zero < 2) continue;
+              ProofRun run = run_of(family.model, batch, ranks, microbatches, bucket, replicas);
+              run.plan.zero = zero, run.plan.reduce = reduce, run.plan.live_units = 1 + microbatches % 3;
+              expect_equal(prove(run), wanted,
+                           str(family.name, " zero ", zero, " ranks ", ranks, "x", replicas, " microbatches ",
+                               microbatches, " bucket ", bucket.value));
+            }
+      }
+}
+
+// Pipelines: every schedule that takes the shape.
+TEST(PipelineParallel, EveryScheduleEqualsOneRank) {
+  int seen = 0;
+  for (const Family& family : families_of_the_proof()) {
+    ModelConfig model = family.model;
+    model.layers = 10;
+    for (const std::int64_t microbatches : {1, 2, 3, 4, 5, 8, 9}) {
+      const ProofOutcome wanted = prove(run_of(model, microbatches, 1, 1));
+      for (const ScheduleKind& kind : schedule_kinds())
+        for (const int pp : {1, 2, 3, 4})
+          for (int v = kind.least_virtual; v <= std::min(3, kind.most_virtual); ++v) {
+            ProofRun run = run_of(model, microbatches, 1, microbatches, {1});
+            run.plan.pp = pp, run.plan.schedule = kind.id, run.plan.virtual_stages = v;
+            if (!violations(kind, schedule_shape(run.plan)).empty()) continue;
+            expect_equal(prove(run), wanted, str(family.name, " ", kind.id, " pp ", pp, " V ", v, " M ", microbatches));
+            ++seen;
+          }
+    }
+  }
+  EXPECT_GT(seen, 900);
 }
 
 // What is made again has the same bits (R4: dropout too), under fused and split backward passes, in less memory.

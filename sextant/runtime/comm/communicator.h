@@ -140,7 +140,7 @@ class Communicator {
   virtual Pending reduce_scatter(Payload in, Payload out, Site site = {}) = 0;
   /// `out` gets the slices of all ranks, slice i from rank i; `in.count` is the own slice's.
   virtual Pending all_gather(Payload in, Payload out, Site site = {}) = 0;
-  /// The buffers of reduce_scatter and all_to_all do not overlap; all_gather's own slice may lie in its place.
+  /// The buffers of all_to_all do not overlap; the own slice of reduce_scatter and all_gather may lie in its place.
   /// Sends in_counts[i] elements to rank i and gets out_counts[j] from rank j, in rank order.
   virtual Pending all_to_all(Payload in, std::vector<std::int64_t> in_counts, Payload out,
                              std::vector<std::int64_t> out_counts, Site site = {}) = 0;

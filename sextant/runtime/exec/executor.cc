@@ -13,12 +13,14 @@ namespace {
 
 constexpr int tag(MemoryTag t) { return static_cast<int>(t); }
 
-// The loader's tensors: every data slot of the program, once by name.
+// The loader's tensors: every data slot of the coordinate, once by name; and the labels, which everybody counts.
 std::map<std::string, TensorSpec> data_tensors(const Program& program, int pp) {
   std::map<std::string, TensorSpec> out;
-  for (const Unit& unit : program.by_pp.at(static_cast<std::size_t>(pp)).units)
-    for (const Slot& slot : unit.slots)
-      if (slot.life == Life::kData) out.emplace(slot.spec.name, local(slot.spec, program.mesh));
+  for (std::size_t other = 0; other < program.by_pp.size(); ++other)
+    for (const Unit& unit : program.by_pp[other].units)
+      for (const Slot& slot : unit.slots)
+        if (slot.life == Life::kData && (static_cast<int>(other) == pp || slot.spec.name == "labels"))
+          out.emplace(slot.spec.name, local(slot.spec, program.mesh));
   return out;
 }
 
@@ -32,11 +34,10 @@ std::vector<int> ranks_where(const MeshSizes& mesh, const auto& belongs) {
 }  // namespace
 
 std::string not_run(const Program& program) {
-  if (program.mesh[Axis::kTp] == 1 && program.mesh[Axis::kCp] == 1 && program.by_pp.size() == 1 && program.zero == 0)
-    return "";
-  return "this runtime runs data-parallel plans; tp, cp, pp and zero can be checked, printed and simulated: to train, "
-         "set "
-         "tp = 1, cp = 1, pp = 1, zero = 0";
+  if (program.mesh[Axis::kTp] == 1 && program.mesh[Axis::kCp] == 1) return "";
+  return "this runtime runs dp, zero and pp; tp and cp can be checked, printed and simulated: to train, set tp = 1, cp "
+         "= "
+         "1";
 }
 
 Bytes data_bytes(const Program& program, int pp) {
@@ -53,56 +54,51 @@ Bytes state_bytes_per_element(const Program& program, OptimizerKind kind) {
 Executor::Executor(const Program& program, const KernelTable& kernels, Communicator& world,
                    const ExecutorOptions& options)
     : program_(program),
-      rank_(program.by_pp.at(0)),
+      pp_(world.rank() / program.mesh.num_ranks()),
+      own_(coordinates_of(world.rank() % program.mesh.num_ranks(), program.mesh)),
+      rank_(program.by_pp.at(static_cast<std::size_t>(pp_))),
       options_(options),
-      memory_(plan_memory(program, 0, state_bytes_per_element(program, options_.optimizer.kind), data_bytes(program, 0),
-                          options_.threads)),
+      memory_(plan_memory(program, pp_, state_bytes_per_element(program, options_.optimizer.kind),
+                          data_bytes(program, pp_), options_.threads)),
       // Best fit leaves gaps; address space costs nothing until touched.
       pool_(world.memory(options_.memory.value > 0 ? options_.memory : memory_.peak * 2 + Bytes{1 << 26}),
             options_.poison),
       team_(options_.threads, options_.spin),
-      world_(world) {
+      world_(world),
+      numbers_(program) {
   check(world.size() == program.num_ranks(), "the world has as many ranks as the program");
   if (const std::string why = not_run(program); !why.empty())
     throw InvalidInput("this plan is not trained yet: " + why);
 
-  const Coordinates own = own_ = coordinates_of(world.rank(), program.mesh);
-  zero_ = world.group(ranks_where(
-      program.mesh, [&](const Coordinates& c) { return c.tp == own.tp && c.dp_replicate == own.dp_replicate; }));
-  replicas_ = world.group(ranks_where(program.mesh, [&](const Coordinates& c) {
-    return c.tp == own.tp && c.cp == own.cp && c.dp_shard == own.dp_shard;
-  }));
-  data_group_ = world.group(ranks_where(program.mesh, [&](const Coordinates& c) { return c.tp == own.tp; }));
-  everybody_ = world.group(ranks_where(program.mesh, [](const Coordinates&) { return true; }));
+  // Ranks of some pipeline coordinates whose mesh coordinates are as wanted.
+  const auto group = [&](const std::vector<int>& coordinates, const auto& belongs) {
+    std::vector<int> ranks;
+    for (const int pp : coordinates)
+      for (const int r : ranks_where(program.mesh, belongs)) ranks.push_back(pp * program.mesh.num_ranks() + r);
+    return world.group(ranks);
+  };
+  std::vector<int> all(program.by_pp.size());
+  for (std::size_t pp = 0; pp < all.size(); ++pp) all[pp] = static_cast<int>(pp);
+  const auto same_place = [&](const Coordinates& c) {
+    return c.tp == own_.tp && c.cp == own_.cp && c.dp_shard == own_.dp_shard && c.dp_replicate == own_.dp_replicate;
+  };
+  zero_ = group({pp_}, [&](const Coordinates& c) { return c.tp == own_.tp && c.dp_replicate == own_.dp_replicate; });
+  replicas_ = group(
+      {pp_}, [&](const Coordinates& c) { return c.tp == own_.tp && c.cp == own_.cp && c.dp_shard == own_.dp_shard; });
+  data_group_ = group({pp_}, [&](const Coordinates& c) { return c.tp == own_.tp; });
+  everybody_ = group(all, [](const Coordinates&) { return true; });
+  pipeline_ = group(all, same_place);
+  for (const Bucket& bucket : rank_.buckets)
+    if (bucket.holders.size() > 1 && !holders_[bucket.holders])
+      holders_[bucket.holders] = group(bucket.holders, same_place);
 
-  const std::int64_t unit_bytes = size_of(program.dtype);
   for (std::size_t b = 0; b < rank_.buckets.size(); ++b) {
     const Bucket& bucket = rank_.buckets[b];
-    BucketMemory memory;
-    const Bytes bytes{bucket.elements * unit_bytes};
-    // Padding between parameters travels with them, so it is written once.
-    const auto take = [&](Bytes size, MemoryTag which) {
-      Buffer buffer(pool_, size, tag(which));
-      std::memset(buffer.data(), 0, static_cast<std::size_t>(size.value));
-      return buffer;
-    };
-    memory.parameters = take(bytes, MemoryTag::kParameters);
-    memory.gradients = take(bytes, MemoryTag::kGradients);
-    if (const int values = state_values(options_.optimizer.kind))
-      memory.state = take(bytes * values, MemoryTag::kOptimizer);
-    // Of equal gradients on all ranks of the zero axes, each counts its share.
-    const Slice share = slice_of(bucket.elements, zero_->size(), zero_->rank());
-    for (const Placed& p : bucket.parameters) {
-      placed_[p.spec.name] = {static_cast<int>(b), p.offset, p.size};
-      memory.ranges.push_back({p.offset, p.offset + p.size, p.parameter.is_matrix});
-      if (!counts_in_norm(bucket, p, 0, own)) continue;
-      const Slice counted{std::max(p.offset, share.begin), std::min(p.offset + p.size, share.end)};
-      if (counted.size() > 0) memory.counted.push_back({counted.begin, counted.end, p.parameter.is_matrix});
-    }
-    memory.site = Site("gradients of " + bucket.name);
-    buckets_.push_back(std::move(memory));
+    buckets_.emplace_back(program, bucket, pp_, own_, *zero_, pool_, state_values(options_.optimizer.kind));
+    for (std::size_t i = 0; i < bucket.parameters.size(); ++i)
+      placed_[bucket.parameters[i].spec.name] = {static_cast<int>(b), static_cast<int>(i), bucket.parameters[i].size};
   }
-  for (const auto& [name, spec] : data_tensors(program, 0))
+  for (const auto& [name, spec] : data_tensors(program, pp_))
     data_[name] = {
         Buffer(pool_, {spec.elements() * size_of(spec.dtype) * program.num_microbatches}, tag(MemoryTag::kData)),
         spec.elements()};
@@ -122,50 +118,36 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
     prepare(memory_.units[u].i, ready.i);
     prepare(memory_.units[u].w, ready.w);
     units_.push_back(std::move(ready));
-    per_step_.emplace_back(unit.slots.size());
+    std::vector<Held>& held = held_.emplace_back(unit.slots.size());
     for (std::size_t s = 0; s < unit.slots.size(); ++s) {
       const Slot& slot = unit.slots[s];
-      if (slot.life == Life::kResult) loss_ = Buffer(pool_, {8}, tag(MemoryTag::kGradients));
-      void* data = slot.life == Life::kParameter  ? place(slot.spec.name, false)
-                   : slot.life == Life::kGradient ? place(slot.spec.name.substr(2), true)  // "d." in front
-                   : slot.life == Life::kResult   ? loss_.data()
-                                                  : nullptr;
-      if (!data) continue;
-      per_step_[u][s] = &shared_[slot.spec.name];
-      *per_step_[u][s] = {data, false};
+      if (slot.life == Life::kResult) {
+        loss_ = Buffer(pool_, {8}, tag(MemoryTag::kGradients));
+        held[s].is_loss = true;
+      }
+      const bool is_gradient = slot.life == Life::kGradient;
+      if (!is_gradient && slot.life != Life::kParameter) continue;
+      const PlacedAt& p = placed_.at(is_gradient ? slot.spec.name.substr(2) : slot.spec.name);  // "d." in front
+      held[s] = {p.bucket, p.index, is_gradient, false};
     }
     for (auto& microbatch : instances_) microbatch.emplace_back(unit.slots.size());
   }
-  pending_.resize(rank_.buckets.size());
-}
-
-void* Executor::place(const std::string& name, bool gradient) {
-  const auto found = placed_.find(name);
-  check(found != placed_.end(), "a parameter has a place in a bucket");
-  const BucketMemory& bucket = buckets_[static_cast<std::size_t>(found->second.bucket)];
-  return static_cast<char*>((gradient ? bucket.gradients : bucket.parameters).data()) +
-         found->second.offset * size_of(program_.dtype);
 }
 
 void Executor::initialise() {
   for (const Bucket& bucket : rank_.buckets)
-    for (const auto& [p, spec, offset, size] : bucket.parameters) {
+    for (const Placed& placed : bucket.parameters) {
+      const Parameter& p = placed.parameter;
       const RandomStream stream(options_.seed, Purpose::kInitialValue, hash_name(p.spec.name));
-      const auto fill = [&](auto* values) {
-        using T = std::remove_pointer_t<decltype(values)>;
-        team_.split(p.spec.elements(), 4096, [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t i = begin; i < end; ++i) {
-            if (p.initial.kind == Initial::Kind::kNormal)
-              values[i] = static_cast<T>(p.initial.deviation * stream.normal(static_cast<std::uint64_t>(i)));
-            else
-              values[i] = p.initial.kind == Initial::Kind::kOnes ? T{1} : T{0};
-          }
-        });
+      const auto value = [&](std::int64_t i) {
+        if (p.initial.kind == Initial::Kind::kNormal)
+          return p.initial.deviation * stream.normal(static_cast<std::uint64_t>(i));
+        return p.initial.kind == Initial::Kind::kOnes ? 1.0 : 0.0;
       };
       if (program_.dtype == DType::kF64)
-        fill(parameter<double>(p.spec.name).data());
+        for_each_value<double>(p.spec.name, [&](std::int64_t i, double& v) { v = value(i); });
       else
-        fill(parameter<float>(p.spec.name).data());
+        for_each_value<float>(p.spec.name, [&](std::int64_t i, float& v) { v = static_cast<float>(value(i)); });
     }
 }
 
@@ -180,10 +162,8 @@ void Executor::end_event(const std::string& what, Bytes bytes) {
 }
 
 Executor::Instance& Executor::instance(int unit, int slot, int microbatch) {
-  Instance* per_step = per_step_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(slot)];
-  return per_step ? *per_step
-                  : instances_[static_cast<std::size_t>(microbatch)][static_cast<std::size_t>(unit)]
-                              [static_cast<std::size_t>(slot)];
+  return instances_[static_cast<std::size_t>(microbatch)][static_cast<std::size_t>(unit)]
+                   [static_cast<std::size_t>(slot)];
 }
 
 void Executor::hand_over(int from_unit, int from_slot, int to_unit, int to_slot, int microbatch) {
@@ -192,9 +172,15 @@ void Executor::hand_over(int from_unit, int from_slot, int to_unit, int to_slot,
   instance(to_unit, to_slot, microbatch) = std::exchange(from, {});
 }
 
-Payload Executor::gradients_of(int bucket) {
-  return {buckets_[static_cast<std::size_t>(bucket)].gradients.data(),
-          rank_.buckets[static_cast<std::size_t>(bucket)].elements, program_.dtype};
+// The unit in front of (-1) or behind (+1) a unit if it is on this coordinate; else -1.
+int Executor::neighbour(int unit, int direction) const {
+  const Stage& stage = rank_.stage(unit);
+  if (unit != (direction < 0 ? stage.first_unit : stage.last_unit)) return unit + direction;
+  if ((direction < 0 ? stage.before : stage.after) != pp_) return -1;
+  for (const Stage& other : rank_.stages)
+    if (other.index == stage.index + direction && other.is_mirrored == stage.is_mirrored)
+      return direction < 0 ? other.last_unit : other.first_unit;
+  return -1;
 }
 
 void Executor::run(const Instruction& instruction) {
@@ -210,18 +196,26 @@ void Executor::run(const Instruction& instruction) {
                                           : ready_unit.w;
   const auto& specs = units_[static_cast<std::size_t>(u)].specs;
   if (forward && unit.input >= 0)
-    hand_over(u - 1, rank_.units[static_cast<std::size_t>(u) - 1].output, u, unit.input, m);
+    if (const int before = neighbour(u, -1); before >= 0)
+      hand_over(before, rank_.units[static_cast<std::size_t>(before)].output, u, unit.input, m);
   if (instruction.pass == Pass::kI && unit.output_gradient >= 0)
-    hand_over(u + 1, rank_.units[static_cast<std::size_t>(u) + 1].input_gradient, u, unit.output_gradient, m);
+    if (const int behind = neighbour(u, +1); behind >= 0)
+      hand_over(behind, rank_.units[static_cast<std::size_t>(behind)].input_gradient, u, unit.output_gradient, m);
+  rank_.for_each_write(instruction, [&](int b) { store(b).prepare_gradients(); });
 
   std::vector<View> reads, writes;
   std::array<bool, 64> add{};
   const auto view = [&](int slot) {
     const Slot& s = unit.slots[static_cast<std::size_t>(slot)];
-    if (s.life != Life::kData) return View{instance(u, slot, m).data, &specs[static_cast<std::size_t>(slot)]};
+    const Held& held = held_[static_cast<std::size_t>(u)][static_cast<std::size_t>(slot)];
+    const TensorSpec* spec = &specs[static_cast<std::size_t>(slot)];
+    if (held.bucket >= 0)
+      return View{held.is_gradient ? store(held.bucket).gradient(held.index) : store(held.bucket).parameter(held.index),
+                  spec};
+    if (held.is_loss) return View{loss_.data(), spec};
+    if (s.life != Life::kData) return View{instance(u, slot, m).data, spec};
     const DataTensor& tensor = data_.at(s.spec.name);
-    return View{static_cast<char*>(tensor.buffer.data()) + m * tensor.elements * size_of(s.spec.dtype),
-                &specs[static_cast<std::size_t>(slot)]};
+    return View{static_cast<char*>(tensor.buffer.data()) + m * tensor.elements * size_of(s.spec.dtype), spec};
   };
   for (std::size_t s = 0; s < list.steps.size(); ++s) {
     const Step& step = list.steps[s];
@@ -241,8 +235,10 @@ void Executor::run(const Instruction& instruction) {
       writes.push_back(step.writes[w] >= 0 ? view(step.writes[w]) : View{});
       if (step.writes[w] < 0) continue;
       // A slot that a step writes twice (a tensor used twice by one op) takes the second as an addition.
-      Instance& target = instance(u, step.writes[w], m);
-      add[w] = std::exchange(target.written, true);
+      const Held& held = held_[static_cast<std::size_t>(u)][static_cast<std::size_t>(step.writes[w])];
+      add[w] = held.bucket >= 0 ? store(held.bucket).add_contribution(held.index)
+               : held.is_loss   ? std::exchange(loss_has_contribution_, true)
+                                : std::exchange(instance(u, step.writes[w], m).written, true);
     }
     ready[s].kernel({*step.op, step.pass, reads, writes, std::span(add).first(writes.size()), scratch.data(), team_,
                      options_.seed, 1.0 / static_cast<double>(std::max<std::int64_t>(1, result_.tokens))});
@@ -256,6 +252,38 @@ void Executor::run(const Instruction& instruction) {
   }
 }
 
+double Executor::count_tokens() {
+  double valid = 0;
+  for (int m = 0; m < program_.num_microbatches; ++m)
+    for (const std::int32_t label : data<std::int32_t>("labels", m)) valid += label >= 0;
+  data_group_->all_reduce({&valid, 1, DType::kF64}, "count of valid tokens").wait();
+  return valid;
+}
+
+void Executor::reduce_rest(int bucket) {
+  const BucketStore& b = store(bucket);
+  for (const RestSum& sum : b.bucket().rest) {
+    Communicator* const with = sum.group == Group::kHolders    ? holders_.at(b.bucket().holders).get()
+                               : sum.group == Group::kReplicas ? replicas_.get()
+                                                               : nullptr;
+    check(with != nullptr, "sums over tp are refused by the constructor");
+    with->all_reduce(b.gradients_within(sum.begin, sum.end), Site("last sums of " + b.bucket().name)).wait();
+  }
+}
+
+// Loss and norm are sums over all ranks, so every rank decides alike.
+void Executor::decide() {
+  if (result_.tokens == 0)
+    result_.reason = "the step has no valid label";
+  else if (!std::isfinite(result_.loss))
+    result_.reason = str("the loss is ", std::isnan(result_.loss) ? "not a number" : "infinite");
+  else if (!std::isfinite(result_.grad_norm))
+    result_.reason = str("the gradient norm is ", std::isnan(result_.grad_norm) ? "not a number" : "infinite");
+  result_.skipped = !result_.reason.empty();
+  if (options_.optimizer.clip_norm > 0 && result_.grad_norm > options_.optimizer.clip_norm)
+    clip_ = options_.optimizer.clip_norm / result_.grad_norm;
+}
+
 StepResult Executor::step(double rate, bool wish_to_stop) {
   world_.enter(Phase::kComputing);
   result_ = {};
@@ -264,87 +292,96 @@ StepResult Executor::step(double rate, bool wish_to_stop) {
   timeline_.events.clear();
   begin_event();
   // Nothing is zeroed: the first contribution to a gradient is written, later ones are added.
-  for (auto& [name, instance] : shared_) instance.written = false;
+  for (BucketStore& bucket : buckets_) bucket.begin_step();
+  if (loss_.data()) *loss_.as<double>() = 0;
+  loss_has_contribution_ = false;
 
-  for (const Instruction& instruction : rank_.code) {
-    const auto b = static_cast<std::size_t>(std::max(0, instruction.bucket));
+  for (std::size_t at = 0; at < rank_.code.size(); ++at) {
+    const Instruction& instruction = rank_.code[at];
+    const auto index = static_cast<std::int32_t>(at);
     const Bytes received_before = received().total();
     switch (instruction.code) {
-      case Code::kCountTokens: {
-        double valid = 0;
-        for (int m = 0; m < program_.num_microbatches; ++m)
-          for (const std::int32_t label : data<std::int32_t>("labels", m)) valid += label >= 0;
-        data_group_->all_reduce({&valid, 1, DType::kF64}, "count of valid tokens").wait();
-        result_.tokens = static_cast<std::int64_t>(valid);
+      case Code::kCountTokens:
+        result_.tokens = static_cast<std::int64_t>(count_tokens());
         break;
-      }
       case Code::kRun:
         run(instruction);
         continue;
-      case Code::kReduce:
-        pending_[b] = zero_->all_reduce(gradients_of(instruction.bucket), buckets_[b].site);
+      case Code::kUnshard:
+        pending_[index] = store(instruction.bucket).unshard();
         break;
+      case Code::kReshard:
+        store(instruction.bucket).reshard();
+        break;
+      case Code::kReduce:
+        pending_[index] = store(instruction.bucket).reduce();
+        break;
+      case Code::kGatherParams:
+        pending_[index] = store(instruction.bucket).gather_parameters();
+        break;
+      case Code::kSend:
+        pending_[index] =
+            pipeline_->send(message(instruction), instruction.peer, static_cast<int>(numbers_.of(rank_, instruction)),
+                            Site(to_string(rank_, instruction)));
+        break;
+      case Code::kRecv: {
+        const int slot = message_slot(rank_, instruction);
+        const Unit& unit = rank_.units[static_cast<std::size_t>(instruction.unit)];
+        instance(instruction.unit, slot, instruction.microbatch) = {
+            pool_.allocate(slot_bytes(unit, slot, program_.mesh), tag(MemoryTag::kBoundary)), true};
+        pending_[index] =
+            pipeline_->recv(message(instruction), instruction.peer, static_cast<int>(numbers_.of(rank_, instruction)),
+                            Site(to_string(rank_, instruction)));
+        break;
+      }
       case Code::kWait:
-        pending_[static_cast<std::size_t>(rank_.code[static_cast<std::size_t>(instruction.waits_for)].bucket)].wait();
+        finish(instruction.waits_for);
         break;
       case Code::kReduceRest:
-        replicas_->all_reduce(gradients_of(instruction.bucket), buckets_[b].site).wait();
+        reduce_rest(instruction.bucket);
         break;
-      case Code::kUnshard:
-      case Code::kReshard:
-      case Code::kSend:
-      case Code::kRecv:
-      case Code::kGatherParams:
-        throw InternalError("refused by the constructor");
       case Code::kGradNorm: {
-        double squares = 0;
-        for (const BucketMemory& bucket : buckets_)
-          squares += program_.dtype == DType::kF64
-                         ? sum_of_squares(team_, bucket.counted, bucket.gradients.as<double>())
-                         : sum_of_squares(team_, bucket.counted, bucket.gradients.as<float>());
-        double sums[kNormValues] = {*loss_.as<double>(), wish_to_stop ? 1.0 : 0.0, squares};
+        double sums[kNormValues] = {loss_.data() ? *loss_.as<double>() : 0, wish_to_stop ? 1.0 : 0.0, 0};
+        for (const BucketStore& bucket : buckets_) sums[2] += bucket.sum_of_squares(team_);
         everybody_->all_reduce({sums, kNormValues, DType::kF64}, "loss, norm and wish to stop").wait();
-        result_.grad_norm = std::sqrt(sums[2]);
         result_.loss = result_.tokens > 0 ? sums[0] / static_cast<double>(result_.tokens) : 0;
         result_.stop = sums[1] > 0;
+        result_.grad_norm = std::sqrt(sums[2]);
         break;
       }
       case Code::kDecide:
-        // Loss and norm are sums over all ranks, so every rank decides alike.
-        if (result_.tokens == 0)
-          result_.reason = "the step has no valid label";
-        else if (!std::isfinite(result_.loss))
-          result_.reason = str("the loss is ", std::isnan(result_.loss) ? "not a number" : "infinite");
-        else if (!std::isfinite(result_.grad_norm))
-          result_.reason = str("the gradient norm is ", std::isnan(result_.grad_norm) ? "not a number" : "infinite");
-        result_.skipped = !result_.reason.empty();
-        if (options_.optimizer.clip_norm > 0 && result_.grad_norm > options_.optimizer.clip_norm)
-          clip_ = options_.optimizer.clip_norm / result_.grad_norm;
+        decide();
         break;
-      case Code::kOptStep: {
+      case Code::kOptStep:
         if (result_.skipped || rate_ < 0) break;
         result_.learning_rate = rate_;
         ++updates_;
-        for (std::size_t n = 0; n < buckets_.size(); ++n) {
-          BucketMemory& bucket = buckets_[n];
-          const std::int64_t elements = rank_.buckets[n].elements;
-          const auto update = [&](auto* parameters) {
-            using T = std::remove_pointer_t<decltype(parameters)>;
-            optimizer_step<T>(team_, options_.optimizer, rate_, updates_, clip_, bucket.ranges, parameters,
-                              bucket.gradients.as<T>(), bucket.state.as<T>(),
-                              bucket.state.as<T>() ? bucket.state.as<T>() + elements : nullptr);
-          };
-          if (program_.dtype == DType::kF64)
-            update(bucket.parameters.as<double>());
-          else
-            update(bucket.parameters.as<float>());
-        }
+        for (BucketStore& bucket : buckets_) bucket.update(team_, options_.optimizer, rate_, updates_, clip_);
         break;
-      }
     }
     end_event(std::string(name_of(instruction.code)), received().total() - received_before);
   }
   return result_;
+}
+
+Payload Executor::message(const Instruction& instruction) {
+  const int slot = message_slot(rank_, instruction);
+  const TensorSpec& spec = units_[static_cast<std::size_t>(instruction.unit)].specs[static_cast<std::size_t>(slot)];
+  return {instance(instruction.unit, slot, instruction.microbatch).data, spec.elements(), spec.dtype};
+}
+
+void Executor::finish(std::int32_t started) {
+  const auto found = pending_.find(started);
+  if (found != pending_.end()) {
+    found->second.wait();
+    pending_.erase(found);
+  }
+  const Instruction& of = rank_.code[static_cast<std::size_t>(started)];
+  if (of.code == Code::kReduce) store(of.bucket).finish_reduce();
+  if (of.code != Code::kSend) return;
+  Instance& sent = instance(of.unit, message_slot(rank_, of), of.microbatch);
+  pool_.free(sent.data);
+  sent = {};
 }
 
 void Executor::free_instances() {
@@ -370,9 +407,11 @@ StepBytes Executor::received() const {
   bytes[Group::kReplicas] = replicas_->received();
   bytes[Group::kData] = data_group_->received();
   bytes[Group::kWorld] = everybody_->received();
+  for (const auto& [coordinates, group] : holders_) bytes[Group::kHolders] += group->received();
+  bytes.messages = pipeline_->received();
   return bytes;
 }
 
-StepBytes Executor::promised() const { return promised_bytes(program_, 0, own_); }
+StepBytes Executor::promised() const { return promised_bytes(program_, pp_, own_); }
 
 }  // namespace sextant

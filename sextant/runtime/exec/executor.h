@@ -3,7 +3,9 @@
 #include <map>
 
 #include "sextant/program/memory.h"
+#include "sextant/program/messages.h"
 #include "sextant/runtime/comm/communicator.h"
+#include "sextant/runtime/exec/store.h"
 #include "sextant/runtime/kernels/kernel.h"
 #include "sextant/runtime/memory/pool.h"
 #include "sextant/runtime/optim/optimizer.h"
@@ -58,18 +60,39 @@ class Executor {
   /// Runs F of every unit for microbatch 0 and returns the last unit's output, which stays until the next call.
   View forward();
 
-  /// Local elements of a parameter or its gradient, by logical name.
+  /// Elements of a parameter or its gradient, by logical name, where this rank has it whole between steps.
   template <class T>
   std::span<T> parameter(const std::string& name) {
-    return {static_cast<T*>(place(name, false)), static_cast<std::size_t>(placed_.at(name).size)};
+    const PlacedAt& p = placed_.at(name);
+    return {static_cast<T*>(store(p.bucket).whole_parameter(p.index)), static_cast<std::size_t>(p.size)};
   }
   template <class T>
   std::span<T> gradient(const std::string& name) {
-    return {static_cast<T*>(place(name, true)), static_cast<std::size_t>(placed_.at(name).size)};
+    const PlacedAt& p = placed_.at(name);
+    return {static_cast<T*>(store(p.bucket).whole_gradient(p.index)), static_cast<std::size_t>(p.size)};
   }
   std::span<std::byte> parameter_bytes(const std::string& name) {
-    return {static_cast<std::byte*>(place(name, false)),
-            static_cast<std::size_t>(placed_.at(name).size * size_of(program_.dtype))};
+    const PlacedAt& p = placed_.at(name);
+    return {static_cast<std::byte*>(store(p.bucket).whole_parameter(p.index)),
+            static_cast<std::size_t>(p.size * size_of(program_.dtype))};
+  }
+  /// Calls `body(logical index, value)` for each element that this rank stores of a parameter; nothing if another
+  /// coordinate has it.
+  template <class T>
+  void for_each_value(const std::string& name, const auto& body) {
+    if (const auto found = placed_.find(name); found != placed_.end())
+      store(found->second.bucket).template for_each<T>(found->second.index, false, false, body);
+  }
+  /// A whole parameter, or its gradient behind a step, on every rank: to be called by all of them.
+  template <class T>
+  std::vector<T> gather(const Parameter& parameter, bool gradient) {
+    std::vector<T> all(static_cast<std::size_t>(parameter.spec.elements()), T{0});
+    if (const auto found = placed_.find(parameter.spec.name); found != placed_.end())
+      store(found->second.bucket)
+          .template for_each<T>(found->second.index, gradient, true,
+                                [&](std::int64_t i, T value) { all[static_cast<std::size_t>(i)] = value; });
+    world_.all_reduce(payload(std::span(all)), "a whole parameter").wait();
+    return all;
   }
 
   const Pool& pool() const { return pool_; }
@@ -96,44 +119,53 @@ class Executor {
     void* data = nullptr;
     bool written = false;
   };
-  struct BucketMemory {
-    Buffer parameters, gradients, state;
-    std::vector<Range> ranges, counted;  // of parameters; what this rank counts in the norm
-    Site site;
-  };
   struct PlacedAt {
-    int bucket;
-    std::int64_t offset, size;
+    int bucket = -1, index = -1;
+    std::int64_t size = 0;
+  };
+  // What a slot of a unit stands for if it is no instance of its own.
+  struct Held {
+    int bucket = -1, index = -1;  // a parameter, or
+    bool is_gradient = false, is_loss = false;
   };
 
-  void* place(const std::string& name, bool gradient);
+  BucketStore& store(int bucket) { return buckets_[static_cast<std::size_t>(bucket)]; }
   void free_instances();
   void run(const Instruction& instruction);
   Instance& instance(int unit, int slot, int microbatch);
   void hand_over(int from_unit, int from_slot, int to_unit, int to_slot, int microbatch);
-  Payload gradients_of(int bucket);
+  int neighbour(int unit, int direction) const;
+  void reduce_rest(int bucket);
+  double count_tokens();
+  void decide();
+  Payload message(const Instruction& instruction);
+  void finish(std::int32_t started);
   void begin_event() { event_start_ = now(); }
   void end_event(const std::string& what, Bytes bytes = {});
   Seconds now() const;
 
   const Program& program_;
+  const int pp_;  // pipeline coordinate
+  const Coordinates own_;
   const RankProgram& rank_;
   ExecutorOptions options_;
   MemoryPlan memory_;
   Pool pool_;
   Team team_;
   Communicator& world_;
-  Coordinates own_;
   std::unique_ptr<Communicator> zero_, replicas_, data_group_, everybody_;
+  std::unique_ptr<Communicator> pipeline_;                             // equal mesh coordinates, in order of pp
+  std::map<std::vector<int>, std::unique_ptr<Communicator>> holders_;  // by pipeline coordinates
   std::vector<ReadyUnit> units_;
-  std::vector<BucketMemory> buckets_;
+  std::vector<BucketStore> buckets_;
   std::map<std::string, PlacedAt> placed_;
   std::map<std::string, DataTensor> data_;
   Buffer loss_;
   std::vector<std::vector<std::vector<Instance>>> instances_;  // [microbatch][unit][slot]
-  std::map<std::string, Instance> shared_;        // parameters, gradients, loss, by slot name: a tied one is one
-  std::vector<std::vector<Instance*>> per_step_;  // [unit][slot] -> shared_
-  std::vector<Pending> pending_;                  // per bucket; declared behind the buffers it uses
+  std::vector<std::vector<Held>> held_;                        // [unit][slot]
+  bool loss_has_contribution_ = false;
+  const MessageNumbers numbers_;
+  std::map<std::int32_t, Pending> pending_;  // by instruction; declared behind the buffers it uses
   StepResult result_;
   double rate_ = 0, clip_ = 1;
   std::int64_t updates_ = 0;

@@ -43,31 +43,28 @@ ProofOutcome prove(const ProofRun& run) {
     for (const Parameter* p : model.parameters()) {
       if (p->is_matrix) continue;
       const RandomStream random(6, Purpose::kTest, hash_name(p->spec.name));
-      const auto move = [&](auto values) {
-        for (std::size_t i = 0; i < values.size(); ++i)
-          values[i] += static_cast<std::remove_reference_t<decltype(values[0])>>(0.2 * random.normal(i));
+      const auto move = [&](std::int64_t i, auto& value) {
+        value +=
+            static_cast<std::remove_reference_t<decltype(value)>>(0.2 * random.normal(static_cast<std::uint64_t>(i)));
       };
       if (run.workload.dtype == DType::kF64)
-        move(executor.parameter<double>(p->spec.name));
+        executor.for_each_value<double>(p->spec.name, move);
       else
-        move(executor.parameter<float>(p->spec.name));
+        executor.for_each_value<float>(p->spec.name, move);
     }
     const auto snapshot = [&](bool gradients) {
       std::map<std::string, std::vector<double>> all;
       for (const Parameter* p : model.parameters()) {
-        const std::string& name = p->spec.name;
-        if (run.workload.dtype == DType::kF64) {
-          const auto x = gradients ? executor.gradient<double>(name) : executor.parameter<double>(name);
-          all[name].assign(x.begin(), x.end());
-        } else {
-          const auto x = gradients ? executor.gradient<float>(name) : executor.parameter<float>(name);
-          all[name].assign(x.begin(), x.end());
-        }
+        const auto take = [&](const auto& x) { all[p->spec.name].assign(x.begin(), x.end()); };
+        if (run.workload.dtype == DType::kF64)
+          take(executor.gather<double>(*p, gradients));
+        else
+          take(executor.gather<float>(*p, gradients));
       }
       return all;
     };
     own.initial = snapshot(false);
-    const Coordinates c = coordinates_of(world.rank(), program.mesh);
+    const Coordinates c = coordinates_of(world.rank() % program.mesh.num_ranks(), program.mesh);
     for (int step = 0; step < run.steps; ++step) {
       fill_step(executor, config, run.source, step, c.dp_replicate * program.mesh[Axis::kDpShard] + c.dp_shard);
       if (run.before_step) run.before_step(world.rank(), step);

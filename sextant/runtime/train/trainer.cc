@@ -191,7 +191,7 @@ void Run::train(Communicator& world) {
     executor.initialise();
   else
     load_weights(*prepared_.initial, prepared_.model, parameter_bytes);
-  const Coordinates own = coordinates_of(world.rank(), prepared_.program.mesh);
+  const Coordinates own = coordinates_of(world.rank() % prepared_.program.mesh.num_ranks(), prepared_.program.mesh);
   const int data_rank = own.dp_replicate * prepared_.program.mesh[Axis::kDpShard] + own.dp_shard;
   int skipped_in_a_row = 0;
   for (std::int64_t step = 0; step < config_.steps; ++step) {
