@@ -51,7 +51,6 @@ int run_check(const Arguments& a) {
   out << "  memory      " << human(memory.peak) << " a rank at its peak, in " << memory.peak_where
       << (plan.pp > 1 ? str(" (pp ", prepared.worst, ")") : "") << "\n";
   if (const std::string why = config.model.not_trained(); !why.empty()) out << "  note        " << why << "\n";
-  if (const std::string why = not_run(program); !why.empty()) out << "  note        " << why << "\n";
   Value tags{Value::Object{}};
   for (int t = 0; t < kNumMemoryTags; ++t) {
     const Bytes b = memory.at_peak[static_cast<std::size_t>(t)];

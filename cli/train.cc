@@ -113,6 +113,8 @@ void print_summary(const RunSummary& s, const RunConfig& config) {
   };
   group("gradients over dp_shard·cp", s.comm[Group::kZero]);
   group("gradients over dp_replicate", s.comm[Group::kReplicas]);
+  group("sums over holders of a weight", s.comm[Group::kHolders]);
+  group("stage borders", s.comm.messages);
   group("loss, norm and token counts", s.comm[Group::kData] + s.comm[Group::kWorld]);
   std::cerr << "\nSpeed: " << human(s.tokens_per_s, "tok/s") << ", " << human(s.step_time) << " a step (median), "
             << std::lround(100 * s.mfu) << "% of the measured peak of " << human(s.peak_flops, "FLOP/s") << "\n";

@@ -25,6 +25,28 @@ Bytes Convert::bytes(const TensorSpec& before, const MeshSizes& mesh) const {
   return received_bytes(collective(), local_bytes(unsplit, mesh), mesh[axis]);
 }
 
+bool Convert::is_contiguous(const TensorSpec& spec, Dim dim) const {
+  for (const Extent& e : spec.dims) {
+    if (e.dim == dim) return true;
+    if (e.size != 1) return false;
+  }
+  return true;
+}
+
+Bytes Convert::scratch(Pass, std::span<const TensorSpec> local, int) const {
+  const Bytes in = total_bytes(local.subspan(0, 1));
+  switch (collective()) {
+    case CollectiveKind::kAllGather:
+      return is_contiguous(local[0], from.dim) ? Bytes{} : in * degree;
+    case CollectiveKind::kReduceScatter:
+      return is_contiguous(local[0], to.dim) ? Bytes{} : in;
+    case CollectiveKind::kAllToAll:
+      return in * 2;
+    default:
+      return {};
+  }
+}
+
 Work Accumulate::work(Pass, std::span<const TensorSpec> local) const {
   const double flops = static_cast<double>(local[0].elements());
   const Bytes x = total_bytes(local);

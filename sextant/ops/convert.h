@@ -7,7 +7,9 @@ namespace sextant {
 /// the axis; output: the same tensor placed `to`.
 class Convert final : public Op {
  public:
-  Convert(Axis over, Placement before, Placement after) : axis(over), from(before), to(after) {}
+  /// `ranks`: length of the axis.
+  Convert(Axis over, Placement before, Placement after, int ranks)
+      : axis(over), from(before), to(after), degree(ranks) {}
   std::string_view kind() const override { return "convert"; }
   std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override;
   std::variant<Row, Refusal> row(std::span<const TensorSpec>, Axis, CpKind) const override {
@@ -19,8 +21,14 @@ class Convert final : public Op {
   CollectiveKind collective() const;
   /// Bytes a rank receives, of a tensor placed as `before` says.
   Bytes bytes(const TensorSpec& before, const MeshSizes& mesh) const;
+  /// Whether slices along `dim` of a tensor of this (local or whole) shape lie one behind the other, so that nothing
+  /// has to be packed.
+  bool is_contiguous(const TensorSpec& spec, Dim dim) const;
+  /// Room for packed slices.
+  Bytes scratch(Pass, std::span<const TensorSpec> local, int) const override;
   const Axis axis;
   const Placement from, to;
+  const int degree;
 };
 
 /// True if a tensor placed `from` can be used as `to` without any step: equal, or R used as C.

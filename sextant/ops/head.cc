@@ -38,6 +38,11 @@ std::int64_t Head::chunk(std::int64_t tokens, std::int64_t vocabulary) {
   return (tokens + chunks - 1) / chunks;
 }
 
+int Head::inside_calls(std::span<const TensorSpec> local) const {
+  const std::int64_t tokens = local[2].elements(), rows = chunk(tokens, local[1].dims[0].size);
+  return static_cast<int>((tokens + rows - 1) / rows);
+}
+
 Bytes Head::scratch(Pass pass, std::span<const TensorSpec> local, int) const {
   if (pass == Pass::kF) return {};
   const std::int64_t tokens = local[2].elements(), vocabulary = local[1].dims[0].size;

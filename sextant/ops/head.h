@@ -18,6 +18,7 @@ class Head final : public Op {
   Work work(Pass pass, std::span<const TensorSpec> local) const override;
   Pass result_pass() const override { return Pass::kI; }
   /// One chunk of logits, and a loss per token of it.
+  int inside_calls(std::span<const TensorSpec> local) const override;
   Bytes scratch(Pass pass, std::span<const TensorSpec> local, int threads) const override;
   /// Tokens of a chunk: equal chunks whose float logits stay within 32 MB, about the last-level cache. Smaller ones
   /// starve the products.

@@ -28,14 +28,13 @@ std::variant<Row, Refusal> Norm::row(std::span<const TensorSpec> in, Axis axis, 
   Placement y = replicate(), used = replicate(), statistic = replicate();
   if (w.kind == Kind::kShard && w.copies > 1)
     return Refusal{"a norm over kv heads that neighbours hold twice would count them twice; use tp <= kv heads"};
+  if (w.kind == Kind::kShard && layer) return Refusal{"a layer norm over split heads has no kernel; use tp = 1"};
   if (w.kind == Kind::kShard) {  // the normalised dim is split: sums are completed inside
     y = used = w;
     std::string free;
     for (const Extent& e : in[0].dims)
       if (!in[1].has(e.dim)) free += e.dim;
-    const int sums = layer ? 2 : 1;
-    row.inside_f = {{"sums", CollectiveKind::kAllReduce, free, sums}};
-    row.inside_i = {{"sums", CollectiveKind::kAllReduce, free, sums}};
+    row.inside_f = row.inside_i = {{"sums", CollectiveKind::kAllReduce, free, 1}};
   } else if (x.kind == Kind::kShard && !in[1].has(x.dim)) {
     y = statistic = x;
     used = copied();

@@ -22,7 +22,12 @@ struct Traffic {
   CollectiveKind kind = CollectiveKind::kNone;
   Axis axis = Axis::kTp;
   int calls = 0;
-  Bytes bytes;
+  Bytes bytes;  ///< the mean over ranks where slices do not divide
+  /// Of an all-reduce: so many rows of `per_row` elements, in `calls` parts of equal numbers of rows (the last one
+  /// less).
+  std::int64_t rows = 0;
+  int per_row = 1;
+  DType dtype = DType::kF32;
 };
 
 /// A collective inside a kernel, on a tensor of statistics: `per_element` values for each element of `dims`.
@@ -77,6 +82,8 @@ class Op {
   virtual Pass result_pass() const { return Pass::kF; }
   /// Whether its FLOPs count as the model's in published utilisations: products and attention.
   virtual bool is_product() const { return false; }
+  /// Calls that the collectives inside a kernel are made in; `local` are the inputs as the rank holds them.
+  virtual int inside_calls(std::span<const TensorSpec>) const { return 1; }
   /// Workspace that the kernels of this pass use, bytes on a rank of `threads` threads.
   virtual Bytes scratch(Pass, std::span<const TensorSpec>, int) const { return {}; }
 };

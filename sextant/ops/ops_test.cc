@@ -171,7 +171,7 @@ TEST(Convert, CollectivesAndBytes) {
                         {R, S, CollectiveKind::kNone, 0},
                         {C, S, CollectiveKind::kNone, 0},
                         {S, D, CollectiveKind::kAllToAll, 72}}) {
-    const Convert op(Axis::kTp, c.from, c.to);
+    const Convert op(Axis::kTp, c.from, c.to, mesh[Axis::kTp]);
     EXPECT_EQ(op.collective(), c.kind) << to_string(c.from) << " -> " << to_string(c.to);
     EXPECT_EQ(op.bytes(tensor(kX, c.from), mesh).value, c.bytes) << to_string(c.from) << " -> " << to_string(c.to);
   }

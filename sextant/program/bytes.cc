@@ -25,11 +25,20 @@ Bytes all_reduce_bytes(std::int64_t count, DType dtype, int n, int i) {
 namespace {
 
 // What a rank receives over each axis in a pass of a unit.
-void add_traffic(StepBytes& bytes, const Unit& unit, const std::vector<Step>& steps, const MeshSizes& mesh) {
-  for (const NamedTraffic& t : traffic(unit, steps, mesh)) {
-    const Axis axis = t.traffic.axis;
-    check(axis == Axis::kTp || axis == Axis::kCp, "layers talk over tp and cp");
-    bytes[axis == Axis::kTp ? Group::kTensor : Group::kContext] += t.traffic.bytes;
+void add_traffic(StepBytes& bytes, const Unit& unit, const std::vector<Step>& steps, const MeshSizes& mesh,
+                 const Coordinates& at) {
+  for (const NamedTraffic& named : traffic(unit, steps, mesh)) {
+    const Traffic& t = named.traffic;
+    check(t.axis == Axis::kTp || t.axis == Axis::kCp, "layers talk over tp and cp");
+    Bytes& sum = bytes[t.axis == Axis::kTp ? Group::kTensor : Group::kContext];
+    if (t.kind != CollectiveKind::kAllReduce) {
+      sum += t.bytes;  // slices are equal
+      continue;
+    }
+    const std::int64_t part = (t.rows + t.calls - 1) / t.calls;
+    for (std::int64_t begin = 0; begin < t.rows; begin += part)
+      sum += all_reduce_bytes(std::min(part, t.rows - begin) * t.per_row, t.dtype, mesh[t.axis],
+                              t.axis == Axis::kTp ? at.tp : at.cp);
   }
 }
 
@@ -46,9 +55,9 @@ StepBytes promised_bytes(const Program& program, int pp, const Coordinates& at) 
   // Of each unit once for F, I and W; then as often as it runs.
   std::vector<std::array<StepBytes, 3>> of_pass(rank.units.size());
   for (std::size_t u = 0; u < rank.units.size(); ++u) {
-    add_traffic(of_pass[u][0], rank.units[u], rank.units[u].f, mesh);
-    add_traffic(of_pass[u][1], rank.units[u], rank.units[u].i, mesh);
-    add_traffic(of_pass[u][2], rank.units[u], rank.units[u].w, mesh);
+    add_traffic(of_pass[u][0], rank.units[u], rank.units[u].f, mesh, at);
+    add_traffic(of_pass[u][1], rank.units[u], rank.units[u].i, mesh, at);
+    add_traffic(of_pass[u][2], rank.units[u], rank.units[u].w, mesh, at);
   }
   for (const Instruction& i : rank.code) {
     const Bucket* bucket = i.bucket >= 0 ? &rank.buckets[static_cast<std::size_t>(i.bucket)] : nullptr;

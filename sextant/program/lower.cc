@@ -106,7 +106,9 @@ std::vector<NamedTraffic> traffic(const Unit& unit, const std::vector<Step>& ste
       if (convert->collective() == CollectiveKind::kNone) continue;
       const TensorSpec& before = unit.slots[static_cast<std::size_t>(step.reads[0])].spec;
       const std::string& name = unit.slots[static_cast<std::size_t>(step.writes[0])].spec.name;
-      out.push_back({name, {convert->collective(), convert->axis, 1, convert->bytes(before, mesh)}});
+      out.push_back({name,
+                     {convert->collective(), convert->axis, 1, convert->bytes(before, mesh),
+                      local_elements(before, mesh), 1, before.dtype}});
     }
     for (const Traffic& t : step.inside) out.push_back({std::string(step.op->kind()) + " inside", t});
   }

@@ -61,7 +61,7 @@ int Draft::convert(std::vector<Step>& steps, int slot, Placements to, bool backw
     if (!same_value(start.at[i], to[i])) hops.push_back({axes[i], start.at[i], to[i]});
   }
   for (std::size_t h = 0; h < hops.size(); ++h) {
-    const auto op = std::make_shared<Convert>(hops[h].axis, hops[h].from, hops[h].to);
+    const auto op = std::make_shared<Convert>(hops[h].axis, hops[h].from, hops[h].to, split.mesh[hops[h].axis]);
     TensorSpec out = op->outputs(std::span(&unit.slots[static_cast<std::size_t>(slot)].spec, 1))[0];
     const bool is_last = h + 1 == hops.size();
     out.name = is_last ? name : name + "." + std::string(name_of(hops[h].axis));
@@ -98,12 +98,13 @@ int version(Draft& d, int tensor, const Placements& accepted) {
   return slot;
 }
 
-Traffic inside_traffic(const Inside& inside, const TensorSpec& like, Axis axis, const MeshSizes& mesh) {
+Traffic inside_traffic(const Inside& inside, const TensorSpec& like, Axis axis, int calls, const MeshSizes& mesh) {
   // Statistics have the leading tensor's local sizes in their dims, and are held in its dtype.
-  std::int64_t elements = inside.per_element;
-  for (const char dim : inside.dims) elements *= local_size(like, dim, mesh);
-  const Bytes whole{elements * size_of(like.dtype)};
-  return {inside.kind, axis, 1, received_bytes(inside.kind, whole, mesh[axis])};
+  std::int64_t rows = 1;
+  for (const char dim : inside.dims) rows *= local_size(like, dim, mesh);
+  const Bytes whole{rows * inside.per_element * size_of(like.dtype)};
+  return {inside.kind,        axis,      calls, received_bytes(inside.kind, whole, mesh[axis]), rows,
+          inside.per_element, like.dtype};
 }
 
 // Asks the op for its row over every axis, with its inputs as they are.
@@ -191,12 +192,13 @@ void partition(Draft& d) {
       bound.in.push_back(version(d, node.in[i], bound.accepted[i]));
       in[i].at = stored(bound.accepted[i]);
     }
-    for (const auto& [axis, row] : rows) {
-      for (const Inside& inside : row.inside_f)
-        bound.inside_f.push_back(inside_traffic(inside, in[0], axis, d.split.mesh));
-      for (const Inside& inside : row.inside_i)
-        bound.inside_i.push_back(inside_traffic(inside, in[0], axis, d.split.mesh));
-    }
+    std::vector<TensorSpec> local_in;
+    for (const TensorSpec& spec : in) local_in.push_back(local(spec, d.split.mesh));
+    for (const auto& [axis, row] : rows)
+      for (const auto* list : {&row.inside_f, &row.inside_i})
+        for (const Inside& inside : *list)
+          (list == &row.inside_f ? bound.inside_f : bound.inside_i)
+              .push_back(inside_traffic(inside, in[0], axis, node.op->inside_calls(local_in), d.split.mesh));
     for (std::size_t o = 0; o < node.out.size(); ++o) {
       TensorSpec spec = d.spec(node.out[o]);
       const Placements own = d.own(node.out[o]);

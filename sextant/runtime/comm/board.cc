@@ -25,8 +25,8 @@ std::string_view name_of(Phase phase) {
 }
 
 std::string_view name_of(What what) {
-  constexpr std::string_view kNames[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
-                                         "broadcast",  "barrier",        "send",       "recv"};
+  constexpr std::string_view kNames[] = {"all_reduce", "all_reduce_max", "reduce_scatter", "all_gather", "all_to_all",
+                                         "broadcast",  "barrier",        "send",           "recv"};
   return kNames[static_cast<std::size_t>(what)];
 }
 

@@ -11,6 +11,7 @@ namespace sextant {
 
 enum class What : std::uint8_t {
   kAllReduce,
+  kAllReduceMax,
   kReduceScatter,
   kAllGather,
   kAllToAll,
@@ -20,6 +21,7 @@ enum class What : std::uint8_t {
   kRecv
 };
 std::string_view name_of(What what);
+constexpr bool is_all_reduce(What what) { return what == What::kAllReduce || what == What::kAllReduceMax; }
 
 /// What must agree between the ranks of a collective before a byte moves.
 struct Fingerprint {

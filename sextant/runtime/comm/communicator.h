@@ -136,6 +136,8 @@ class Communicator {
 
   /// Sum over ranks, added in rank order, in place.
   virtual Pending all_reduce(Payload data, Site site = {}) = 0;
+  /// The greatest of all ranks' values, element by element, in place. The same bytes as a sum.
+  virtual Pending all_reduce_max(Payload data, Site site = {}) = 0;
   /// Rank i gets slice i (slice_of) of the sum of `in`; `out.count` is that slice's.
   virtual Pending reduce_scatter(Payload in, Payload out, Site site = {}) = 0;
   /// `out` gets the slices of all ranks, slice i from rank i; `in.count` is the own slice's.

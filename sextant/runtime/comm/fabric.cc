@@ -21,20 +21,21 @@ std::uint64_t group_id(std::uint64_t parent, std::uint64_t number, const std::ve
   return id == 0 ? 1 : id;
 }
 
-// sum[i] = parts[0][i] + parts[1][i] + ...; written to every one of `to`. In blocks, so that a block stays in cache.
+// sum[i] = parts[0][i] + parts[1][i] + ... (or another `join` in place of +); written to every one of `to`. In blocks,
+// so that a block stays in cache.
 template <class T>
-void sum_slice(std::span<const T* const> parts, std::span<T* const> to, std::int64_t count) {
+void combine_slice(std::span<const T* const> parts, std::span<T* const> to, std::int64_t count, const auto& join) {
   constexpr std::int64_t kBlock = 2048;
   T sum[kBlock];
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
     const std::int64_t n = std::min(kBlock, count - begin);
     const T *a = parts[0] + begin, *b = parts[1] + begin;
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) sum[i] = a[i] + b[i];
+    for (std::int64_t i = 0; i < n; ++i) sum[i] = join(a[i], b[i]);
     for (std::size_t p = 2; p < parts.size(); ++p) {
       const T* more = parts[p] + begin;
 #pragma omp simd
-      for (std::int64_t i = 0; i < n; ++i) sum[i] += more[i];
+      for (std::int64_t i = 0; i < n; ++i) sum[i] = join(sum[i], more[i]);
     }
     for (T* out : to) std::memcpy(out + begin, sum, static_cast<std::size_t>(n) * sizeof(T));
   }
@@ -154,6 +155,9 @@ Fingerprint Fabric::print(What what, const Payload& data, std::int64_t count, in
 Pending Fabric::all_reduce(Payload data, Site site) {
   return start(print(What::kAllReduce, data, data.count, 0, site), data, data);
 }
+Pending Fabric::all_reduce_max(Payload data, Site site) {
+  return start(print(What::kAllReduceMax, data, data.count, 0, site), data, data);
+}
 Pending Fabric::reduce_scatter(Payload in, Payload out, Site site) {
   check(out.count == slice_of(in.count, size(), rank_).size(), "reduce_scatter yields the own slice");
   check(in.dtype == out.dtype, "both buffers of a collective hold one type");
@@ -207,7 +211,7 @@ Pending Fabric::start(Fingerprint print, Payload in, Payload out, std::vector<st
   Collective& c = operations_.emplace_back();
   const bool alone = size() == 1;
   // Others write into the buffer of an all_reduce and read that of a broadcast: one buffer, whatever it is copied to.
-  const bool in_place = print.what == What::kAllReduce || print.what == What::kBroadcast;
+  const bool in_place = is_all_reduce(print.what) || print.what == What::kBroadcast;
   c.in = alone ? Reached{in, in, {}} : reach(in);
   c.out = Reached{out, in_place ? c.in.reached : out, {}};  // otherwise nobody else touches it
   c.in_counts = std::move(in_counts), c.out_counts = std::move(out_counts);
@@ -349,7 +353,7 @@ void Fabric::advance() {
   while (done_ < moved_ && all_moved(done_)) {
     Collective& c = operations_.front();
     const What what = c.post.print.what;
-    if (c.in.copy && (what == What::kAllReduce || what == What::kBroadcast))
+    if (c.in.copy && (is_all_reduce(what) || what == What::kBroadcast))
       copy(c.out.user.data, c.in.reached.data, bytes_of(c.out.user));
     end_.finish_record(c.record);
     operations_.pop_front();
@@ -472,6 +476,7 @@ void Fabric::exchange(std::uint64_t number) {
   };
   switch (own.print.what) {
     case What::kAllReduce:
+    case What::kAllReduceMax:
     case What::kReduceScatter: {
       const Slice mine = slice_of(own.in.count, n, rank_);
       c.parts.resize(static_cast<std::size_t>(mine.size() * unit * (n - ranks_here())));
@@ -535,7 +540,7 @@ void Fabric::exchange(std::uint64_t number) {
 // Sums up, and gives the sum to those who need it.
 void Fabric::spread(std::uint64_t number) {
   const Post& own = operation(number).post;
-  if (own.print.what != What::kAllReduce && own.print.what != What::kReduceScatter) return;
+  if (!is_all_reduce(own.print.what) && own.print.what != What::kReduceScatter) return;
   switch (own.in.dtype) {
     case DType::kF32:
       return reduce_as<float>(number);
@@ -553,7 +558,7 @@ void Fabric::reduce_as(std::uint64_t number) {
   Collective& c = operation(number);
   const Copying copying(end_);
   const Post& own = c.post;
-  const bool to_all = own.print.what == What::kAllReduce;
+  const bool to_all = is_all_reduce(own.print.what);
   const Slice mine = slice_of(own.in.count, size(), rank_);
   std::vector<const T*> parts;
   std::vector<T*> to;
@@ -572,7 +577,10 @@ void Fabric::reduce_as(std::uint64_t number) {
     if (to_all) count(q, mine.size(), own.in.dtype);
   }
   if (!to_all) to.push_back(static_cast<T*>(own.out.data));
-  sum_slice<T>(parts, to, mine.size());
+  if (own.print.what == What::kAllReduceMax)
+    combine_slice<T>(parts, to, mine.size(), [](T a, T b) { return b > a ? b : a; });
+  else
+    combine_slice<T>(parts, to, mine.size(), [](T a, T b) { return a + b; });
   if (!to_all || !has_remote_) return;
   for (int q = 0; q < size(); ++q) {
     if (!peer(q).is_remote) continue;

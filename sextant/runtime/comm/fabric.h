@@ -20,6 +20,7 @@ class Fabric final : public Communicator, private Active {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
   Pending all_reduce(Payload data, Site site) override;
+  Pending all_reduce_max(Payload data, Site site) override;
   Pending reduce_scatter(Payload in, Payload out, Site site) override;
   Pending all_gather(Payload in, Payload out, Site site) override;
   Pending all_to_all(Payload in, std::vector<std::int64_t> in_counts, Payload out, std::vector<std::int64_t> out_counts,

@@ -3,26 +3,57 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "sextant/base/errors.h"
 #include "sextant/base/random.h"
+#include "sextant/runtime/exec/conversion.h"
 
 namespace sextant {
 namespace {
 
 constexpr int tag(MemoryTag t) { return static_cast<int>(t); }
 
-// The loader's tensors: every data slot of the coordinate, once by name; and the labels, which everybody counts.
-std::map<std::string, TensorSpec> data_tensors(const Program& program, int pp) {
-  std::map<std::string, TensorSpec> out;
-  for (std::size_t other = 0; other < program.by_pp.size(); ++other)
-    for (const Unit& unit : program.by_pp[other].units)
-      for (const Slot& slot : unit.slots)
-        if (slot.life == Life::kData && (static_cast<int>(other) == pp || slot.spec.name == "labels"))
-          out.emplace(slot.spec.name, local(slot.spec, program.mesh));
+// The loader's tensors: every data slot of the coordinate, once by name and placement; and the labels, which everybody
+// counts.
+std::vector<TensorSpec> data_tensors(const Program& program, int pp) {
+  std::vector<TensorSpec> out;
+  const auto take = [&](const TensorSpec& spec) {
+    for (const TensorSpec& seen : out)
+      if (seen.name == spec.name && seen.at == spec.at) return;
+    out.push_back(spec);
+  };
+  bool has_labels = false;
+  const auto look = [&](const RankProgram& rank, bool only_labels) {
+    for (const Unit& unit : rank.units)
+      for (const Slot& slot : unit.slots) {
+        const bool is_labels = slot.life == Life::kData && slot.spec.name == "labels";
+        if (slot.life != Life::kData || (only_labels && (!is_labels || has_labels))) continue;
+        has_labels |= is_labels;
+        take(slot.spec);
+      }
+  };
+  look(program.by_pp.at(static_cast<std::size_t>(pp)), false);
+  for (const RankProgram& rank : program.by_pp) look(rank, true);
   return out;
 }
+
+// Sums inside kernels, over the axis that splits their tensors.
+class Across final : public AcrossRanks {
+ public:
+  Across(Communicator& axis, const Site& site) : axis_(axis), site_(site) {}
+  void sum(void* data, std::int64_t count, DType dtype) override {
+    axis_.all_reduce({data, count, dtype}, site_).wait();
+  }
+  void greatest(void* data, std::int64_t count, DType dtype) override {
+    axis_.all_reduce_max({data, count, dtype}, site_).wait();
+  }
+
+ private:
+  Communicator& axis_;
+  Site site_;
+};
 
 std::vector<int> ranks_where(const MeshSizes& mesh, const auto& belongs) {
   std::vector<int> ranks;
@@ -33,17 +64,10 @@ std::vector<int> ranks_where(const MeshSizes& mesh, const auto& belongs) {
 
 }  // namespace
 
-std::string not_run(const Program& program) {
-  if (program.mesh[Axis::kTp] == 1 && program.mesh[Axis::kCp] == 1) return "";
-  return "this runtime runs dp, zero and pp; tp and cp can be checked, printed and simulated: to train, set tp = 1, cp "
-         "= "
-         "1";
-}
-
 Bytes data_bytes(const Program& program, int pp) {
   Bytes sum;
-  for (const auto& [name, spec] : data_tensors(program, pp))
-    sum += aligned({spec.elements() * size_of(spec.dtype) * program.num_microbatches});
+  for (const TensorSpec& spec : data_tensors(program, pp))
+    sum += aligned(local_bytes(spec, program.mesh) * program.num_microbatches);
   return sum;
 }
 
@@ -67,8 +91,6 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
       world_(world),
       numbers_(program) {
   check(world.size() == program.num_ranks(), "the world has as many ranks as the program");
-  if (const std::string why = not_run(program); !why.empty())
-    throw InvalidInput("this plan is not trained yet: " + why);
 
   // Ranks of some pipeline coordinates whose mesh coordinates are as wanted.
   const auto group = [&](const std::vector<int>& coordinates, const auto& belongs) {
@@ -86,6 +108,19 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
   replicas_ = group(
       {pp_}, [&](const Coordinates& c) { return c.tp == own_.tp && c.cp == own_.cp && c.dp_shard == own_.dp_shard; });
   data_group_ = group({pp_}, [&](const Coordinates& c) { return c.tp == own_.tp; });
+  tensor_ = group({pp_}, [&](const Coordinates& c) {
+    return c.cp == own_.cp && c.dp_shard == own_.dp_shard && c.dp_replicate == own_.dp_replicate;
+  });
+  context_ = group({pp_}, [&](const Coordinates& c) {
+    return c.tp == own_.tp && c.dp_shard == own_.dp_shard && c.dp_replicate == own_.dp_replicate;
+  });
+  for (const Bucket& bucket : rank_.buckets)
+    for (const RestSum& sum : bucket.rest)
+      if (sum.group == Group::kCopies && !copies_[sum.copies])
+        copies_[sum.copies] = group({pp_}, [&](const Coordinates& c) {
+          return c.tp / sum.copies == own_.tp / sum.copies && c.cp == own_.cp && c.dp_shard == own_.dp_shard &&
+                 c.dp_replicate == own_.dp_replicate;
+        });
   everybody_ = group(all, [](const Coordinates&) { return true; });
   pipeline_ = group(all, same_place);
   for (const Bucket& bucket : rank_.buckets)
@@ -96,22 +131,51 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
     const Bucket& bucket = rank_.buckets[b];
     buckets_.emplace_back(program, bucket, pp_, own_, *zero_, pool_, state_values(options_.optimizer.kind));
     for (std::size_t i = 0; i < bucket.parameters.size(); ++i)
-      placed_[bucket.parameters[i].spec.name] = {static_cast<int>(b), static_cast<int>(i), bucket.parameters[i].size};
+      placed_.emplace(bucket.parameters[i].spec.name,
+                      PlacedAt{static_cast<int>(b), static_cast<int>(i), bucket.parameters[i].size,
+                               LocalElements(bucket.parameters[i].spec, own_, program.mesh)});
   }
-  for (const auto& [name, spec] : data_tensors(program, pp_))
-    data_[name] = {
-        Buffer(pool_, {spec.elements() * size_of(spec.dtype) * program.num_microbatches}, tag(MemoryTag::kData)),
-        spec.elements()};
+  for (const TensorSpec& spec : data_tensors(program, pp_)) {
+    const DimSlice sequence = slice_of_dim(spec, 'S', own_, program.mesh);
+    const std::int64_t elements = local_elements(spec, program.mesh);
+    data_.push_back({spec,
+                     Buffer(pool_, local_bytes(spec, program.mesh) * program.num_microbatches, tag(MemoryTag::kData)),
+                     elements, elements / sequence.size * sequence.all, sequence});
+  }
 
   instances_.resize(static_cast<std::size_t>(program.num_microbatches));
   for (std::size_t u = 0; u < rank_.units.size(); ++u) {
     const Unit& unit = rank_.units[u];
     ReadyUnit ready;
-    for (const Slot& slot : unit.slots) ready.specs.push_back(local(slot.spec, program.mesh));
+    for (const Slot& slot : unit.slots) {
+      ready.specs.push_back(local(slot.spec, program.mesh));
+      Rows rows;
+      const bool is_weight = slot.life == Life::kParameter || slot.life == Life::kGradient;
+      if (is_weight && !slot.spec.dims.empty())
+        if (const DimSlice slice = slice_of_dim(slot.spec, slot.spec.dims[0].dim, own_, program.mesh);
+            slice.size != slice.all)
+          rows = {slice.first, slice.all};
+      ready.rows.push_back(rows);
+      int data = -1;
+      for (std::size_t d = 0; slot.life == Life::kData && d < data_.size(); ++d)
+        if (data_[d].spec.name == slot.spec.name && data_[d].spec.at == slot.spec.at) data = static_cast<int>(d);
+      ready.data.push_back(data);
+    }
     const auto prepare = [&](const TimedSteps& timed, std::vector<ReadyStep>& out) {
-      for (const Step& step : timed.steps)
-        out.push_back(
-            {kernels.find(step.op->kind(), step.pass, program.dtype), str(step.op->kind(), " ", name_of(step.pass))});
+      for (const Step& step : timed.steps) {
+        ReadyStep ready_step;
+        ready_step.conversion = dynamic_cast<const Convert*>(step.op.get());
+        if (ready_step.conversion) {
+          const std::string& name = unit.slots[static_cast<std::size_t>(step.writes[0])].spec.name;
+          ready_step.what = std::string(name_of(ready_step.conversion->collective()));
+          ready_step.site = Site(name);
+        } else {
+          ready_step.kernel = kernels.find(step.op->kind(), step.pass, program.dtype);
+          ready_step.what = str(step.op->kind(), " ", name_of(step.pass));
+          ready_step.site = Site(str(unit.name, " ", ready_step.what));
+        }
+        out.push_back(std::move(ready_step));
+      }
     };
     prepare(memory_.units[u].f, ready.f);
     prepare(memory_.units[u].b, ready.b);
@@ -206,16 +270,20 @@ void Executor::run(const Instruction& instruction) {
   std::vector<View> reads, writes;
   std::array<bool, 64> add{};
   const auto view = [&](int slot) {
-    const Slot& s = unit.slots[static_cast<std::size_t>(slot)];
-    const Held& held = held_[static_cast<std::size_t>(u)][static_cast<std::size_t>(slot)];
-    const TensorSpec* spec = &specs[static_cast<std::size_t>(slot)];
-    if (held.bucket >= 0)
-      return View{held.is_gradient ? store(held.bucket).gradient(held.index) : store(held.bucket).parameter(held.index),
-                  spec};
+    const auto at = static_cast<std::size_t>(slot);
+    const Held& held = held_[static_cast<std::size_t>(u)][at];
+    const Rows& rows = units_[static_cast<std::size_t>(u)].rows[at];
+    const TensorSpec* spec = &specs[at];
+    if (held.bucket >= 0) {
+      BucketStore& bucket = store(held.bucket);
+      return View{held.is_gradient ? bucket.gradient(held.index) : bucket.parameter(held.index), spec, rows.first,
+                  rows.all};
+    }
     if (held.is_loss) return View{loss_.data(), spec};
-    if (s.life != Life::kData) return View{instance(u, slot, m).data, spec};
-    const DataTensor& tensor = data_.at(s.spec.name);
-    return View{static_cast<char*>(tensor.buffer.data()) + m * tensor.elements * size_of(s.spec.dtype), spec};
+    const int data = units_[static_cast<std::size_t>(u)].data[at];
+    if (data < 0) return View{instance(u, slot, m).data, spec};
+    const DataTensor& tensor = data_[static_cast<std::size_t>(data)];
+    return View{static_cast<char*>(tensor.buffer.data()) + m * tensor.elements * size_of(tensor.spec.dtype), spec};
   };
   for (std::size_t s = 0; s < list.steps.size(); ++s) {
     const Step& step = list.steps[s];
@@ -240,8 +308,17 @@ void Executor::run(const Instruction& instruction) {
                : held.is_loss   ? std::exchange(loss_has_contribution_, true)
                                 : std::exchange(instance(u, step.writes[w], m).written, true);
     }
-    ready[s].kernel({*step.op, step.pass, reads, writes, std::span(add).first(writes.size()), scratch.data(), team_,
-                     options_.seed, 1.0 / static_cast<double>(std::max<std::int64_t>(1, result_.tokens))});
+    if (ready[s].conversion) {
+      check(!add[0], "a conversion is the first to write");
+      run_conversion(*ready[s].conversion, reads[0], writes[0], axis_group(ready[s].conversion->axis), scratch.data(),
+                     ready[s].site);
+    } else {
+      std::optional<Across> across;
+      if (!step.inside.empty()) across.emplace(axis_group(step.inside[0].axis), ready[s].site);
+      ready[s].kernel({*step.op, step.pass, reads, writes, std::span(add).first(writes.size()), scratch.data(), team_,
+                       options_.seed, 1.0 / static_cast<double>(std::max<std::int64_t>(1, result_.tokens)),
+                       across ? &*across : nullptr});
+    }
     for (const int slot : list.free[s]) {
       Instance& gone = instance(u, slot, m);
       pool_.free(gone.data);
@@ -254,8 +331,14 @@ void Executor::run(const Instruction& instruction) {
 
 double Executor::count_tokens() {
   double valid = 0;
-  for (int m = 0; m < program_.num_microbatches; ++m)
-    for (const std::int32_t label : data<std::int32_t>("labels", m)) valid += label >= 0;
+  const auto labels =
+      std::find_if(data_.begin(), data_.end(), [](const DataTensor& t) { return t.spec.name == "labels"; });
+  check(labels != data_.end() && labels->spec.on(Axis::kTp) == replicate(), "every rank has its labels");
+  // Where cp ranks have the same labels, one of them counts.
+  if (labels->spec.on(Axis::kCp) != replicate() || own_.cp == 0) {
+    const auto* values = labels->buffer.as<std::int32_t>();
+    for (std::int64_t i = 0; i < labels->elements * program_.num_microbatches; ++i) valid += values[i] >= 0;
+  }
   data_group_->all_reduce({&valid, 1, DType::kF64}, "count of valid tokens").wait();
   return valid;
 }
@@ -263,10 +346,10 @@ double Executor::count_tokens() {
 void Executor::reduce_rest(int bucket) {
   const BucketStore& b = store(bucket);
   for (const RestSum& sum : b.bucket().rest) {
-    Communicator* const with = sum.group == Group::kHolders    ? holders_.at(b.bucket().holders).get()
-                               : sum.group == Group::kReplicas ? replicas_.get()
-                                                               : nullptr;
-    check(with != nullptr, "sums over tp are refused by the constructor");
+    Communicator* const with = sum.group == Group::kHolders  ? holders_.at(b.bucket().holders).get()
+                               : sum.group == Group::kTensor ? tensor_.get()
+                               : sum.group == Group::kCopies ? copies_.at(sum.copies).get()
+                                                             : replicas_.get();
     with->all_reduce(b.gradients_within(sum.begin, sum.end), Site("last sums of " + b.bucket().name)).wait();
   }
 }
@@ -341,7 +424,9 @@ StepResult Executor::step(double rate, bool wish_to_stop) {
         reduce_rest(instruction.bucket);
         break;
       case Code::kGradNorm: {
-        double sums[kNormValues] = {loss_.data() ? *loss_.as<double>() : 0, wish_to_stop ? 1.0 : 0.0, 0};
+        // Equal on all tp ranks, the loss is brought by the first.
+        double sums[kNormValues] = {loss_.data() && own_.tp == 0 ? *loss_.as<double>() : 0, wish_to_stop ? 1.0 : 0.0,
+                                    0};
         for (const BucketStore& bucket : buckets_) sums[2] += bucket.sum_of_squares(team_);
         everybody_->all_reduce({sums, kNormValues, DType::kF64}, "loss, norm and wish to stop").wait();
         result_.loss = result_.tokens > 0 ? sums[0] / static_cast<double>(result_.tokens) : 0;
@@ -406,6 +491,9 @@ StepBytes Executor::received() const {
   bytes[Group::kZero] = zero_->received();
   bytes[Group::kReplicas] = replicas_->received();
   bytes[Group::kData] = data_group_->received();
+  bytes[Group::kTensor] = tensor_->received();
+  bytes[Group::kContext] = context_->received();
+  for (const auto& [number, group] : copies_) bytes[Group::kCopies] += group->received();
   bytes[Group::kWorld] = everybody_->received();
   for (const auto& [coordinates, group] : holders_) bytes[Group::kHolders] += group->received();
   bytes.messages = pipeline_->received();

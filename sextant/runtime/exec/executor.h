@@ -2,8 +2,10 @@
 // The machine that runs programs: buffers, kernels, communicators. It knows no strategy.
 #include <map>
 
+#include "sextant/ops/convert.h"
 #include "sextant/program/memory.h"
 #include "sextant/program/messages.h"
+#include "sextant/program/slices.h"
 #include "sextant/runtime/comm/communicator.h"
 #include "sextant/runtime/exec/store.h"
 #include "sextant/runtime/kernels/kernel.h"
@@ -44,13 +46,24 @@ class Executor {
   /// Draws every parameter by its logical name and element, so equal under every layout.
   void initialise();
 
-  /// A data tensor of a microbatch, to be filled before step(); null if the program does not use it.
+  /// A data tensor of a microbatch as this rank sees it; empty if the program does not use it, or sees it split.
   template <class T>
   std::span<T> data(const std::string& name, int microbatch) {
-    const auto found = data_.find(name);
-    if (found == data_.end()) return {};
-    return {found->second.buffer.template as<T>() + microbatch * found->second.elements,
-            static_cast<std::size_t>(found->second.elements)};
+    for (DataTensor& t : data_)
+      if (t.spec.name == name && t.elements == t.whole_elements)
+        return {t.buffer.as<T>() + microbatch * t.elements, static_cast<std::size_t>(t.elements)};
+    return {};
+  }
+  /// Gives a microbatch's sequence `row` (of this data-parallel rank) to every tensor of that name, which takes its
+  /// slice. To be called for all sequences before step().
+  template <class T>
+  void put(const std::string& name, int microbatch, std::int64_t row, std::span<const T> sequence) {
+    for (DataTensor& t : data_) {
+      if (t.spec.name != name) continue;
+      const auto part =
+          sequence.subspan(static_cast<std::size_t>(t.sequence.first), static_cast<std::size_t>(t.sequence.size));
+      std::copy(part.begin(), part.end(), t.buffer.as<T>() + microbatch * t.elements + row * t.sequence.size);
+    }
   }
 
   /// Runs the program once. `rate`: learning rate; a rate below 0 leaves out the optimizer. A wish to stop reaches all
@@ -76,12 +89,20 @@ class Executor {
     return {static_cast<std::byte*>(store(p.bucket).whole_parameter(p.index)),
             static_cast<std::size_t>(p.size * size_of(program_.dtype))};
   }
+  DType dtype() const { return program_.dtype; }
+  /// Whether every rank has every parameter whole between steps.
+  bool has_whole_parameters() const {
+    return program_.by_pp.size() == 1 && program_.zero < 3 && program_.mesh[Axis::kTp] == 1;
+  }
   /// Calls `body(logical index, value)` for each element that this rank stores of a parameter; nothing if another
   /// coordinate has it.
   template <class T>
   void for_each_value(const std::string& name, const auto& body) {
     if (const auto found = placed_.find(name); found != placed_.end())
-      store(found->second.bucket).template for_each<T>(found->second.index, false, false, body);
+      store(found->second.bucket)
+          .template for_each<T>(found->second.index, false, false, [&](std::int64_t i, T& value) {
+            if (const std::int64_t logical = found->second.elements.logical(i); logical >= 0) body(logical, value);
+          });
   }
   /// A whole parameter, or its gradient behind a step, on every rank: to be called by all of them.
   template <class T>
@@ -89,8 +110,10 @@ class Executor {
     std::vector<T> all(static_cast<std::size_t>(parameter.spec.elements()), T{0});
     if (const auto found = placed_.find(parameter.spec.name); found != placed_.end())
       store(found->second.bucket)
-          .template for_each<T>(found->second.index, gradient, true,
-                                [&](std::int64_t i, T value) { all[static_cast<std::size_t>(i)] = value; });
+          .template for_each<T>(found->second.index, gradient, true, [&](std::int64_t i, T value) {
+            const std::int64_t logical = found->second.elements.logical(i);
+            if (logical >= 0) all[static_cast<std::size_t>(logical)] = value;
+          });
     world_.all_reduce(payload(std::span(all)), "a whole parameter").wait();
     return all;
   }
@@ -104,15 +127,24 @@ class Executor {
 
  private:
   struct DataTensor {
+    TensorSpec spec;  // as its readers see it placed
     Buffer buffer;
-    std::int64_t elements = 0;  // of one microbatch
+    std::int64_t elements = 0, whole_elements = 0;  // of one microbatch: here, and of this data-parallel rank
+    DimSlice sequence;
   };
   struct ReadyStep {
-    Kernel kernel;
+    Kernel kernel = nullptr;  // or
+    const Convert* conversion = nullptr;
     std::string what;
+    Site site;
+  };
+  struct Rows {
+    std::int64_t first = 0, all = 0;  // as of View
   };
   struct ReadyUnit {
     std::vector<TensorSpec> specs;  // local, per slot
+    std::vector<Rows> rows;         // of weights whose first dim is split
+    std::vector<int> data;          // per slot: which of data_
     std::vector<ReadyStep> f, b, i, w;
   };
   struct Instance {
@@ -122,6 +154,7 @@ class Executor {
   struct PlacedAt {
     int bucket = -1, index = -1;
     std::int64_t size = 0;
+    LocalElements elements;
   };
   // What a slot of a unit stands for if it is no instance of its own.
   struct Held {
@@ -135,6 +168,7 @@ class Executor {
   Instance& instance(int unit, int slot, int microbatch);
   void hand_over(int from_unit, int from_slot, int to_unit, int to_slot, int microbatch);
   int neighbour(int unit, int direction) const;
+  Communicator& axis_group(Axis axis) { return axis == Axis::kTp ? *tensor_ : *context_; }
   void reduce_rest(int bucket);
   double count_tokens();
   void decide();
@@ -153,13 +187,14 @@ class Executor {
   Pool pool_;
   Team team_;
   Communicator& world_;
-  std::unique_ptr<Communicator> zero_, replicas_, data_group_, everybody_;
+  std::unique_ptr<Communicator> zero_, replicas_, data_group_, tensor_, context_, everybody_;
+  std::map<int, std::unique_ptr<Communicator>> copies_;                // by number: neighbours in tp
   std::unique_ptr<Communicator> pipeline_;                             // equal mesh coordinates, in order of pp
   std::map<std::vector<int>, std::unique_ptr<Communicator>> holders_;  // by pipeline coordinates
   std::vector<ReadyUnit> units_;
   std::vector<BucketStore> buckets_;
   std::map<std::string, PlacedAt> placed_;
-  std::map<std::string, DataTensor> data_;
+  std::vector<DataTensor> data_;
   Buffer loss_;
   std::vector<std::vector<std::vector<Instance>>> instances_;  // [microbatch][unit][slot]
   std::vector<std::vector<Held>> held_;                        // [unit][slot]
@@ -173,8 +208,6 @@ class Executor {
   Seconds event_start_;
 };
 
-/// Why this runtime does not run a program yet; "" if it does.
-std::string not_run(const Program& program);
 /// Bytes that the loader's tensors of a step take, and state bytes per parameter element, for plan_memory.
 Bytes data_bytes(const Program& program, int pp);
 Bytes state_bytes_per_element(const Program& program, OptimizerKind kind);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "sextant/base/slices.h"
 #include "sextant/runtime/kernels/gemm.h"
@@ -12,62 +13,122 @@
 namespace sextant {
 namespace {
 
+// One row of logits on its way from scores to the gradient of the loss.
+template <class T>
+struct LogitRow {
+  T* row;
+  std::int64_t count;
+  T cap;
+
+  void apply_cap() const {
+    if (cap <= 0) return;
+#pragma omp simd
+    for (std::int64_t j = 0; j < count; ++j) row[j] = cap * fast_tanh(row[j] / cap);
+  }
+  T greatest() const {
+    T most = -std::numeric_limits<T>::infinity();
+#pragma omp simd reduction(max : most)
+    for (std::int64_t j = 0; j < count; ++j) most = std::max(most, row[j]);
+    return most;
+  }
+  // The sum of exponentials, which take the place of the logits unless the cap still needs those.
+  T exponentials(T most) const {
+    T sum = 0;
+    if (cap > 0) {
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t j = 0; j < count; ++j) sum += fast_exp(row[j] - most);
+    } else {
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t j = 0; j < count; ++j) sum += row[j] = fast_exp(row[j] - most);
+    }
+    return sum;
+  }
+  // scale (softmax - [label]), times the slope of the cap, 1 - (capped / cap)^2. `label` is outside of the row where
+  // another rank has it.
+  void gradient(T most, T sum, T scale, std::int64_t label) const {
+    const bool has_label = label >= 0 && label < count;
+    const T factor = scale / sum;
+    if (cap > 0) {
+      const T target = has_label ? row[label] : T{0};
+#pragma omp simd
+      for (std::int64_t j = 0; j < count; ++j)
+        row[j] = factor * fast_exp(row[j] - most) * (1 - (row[j] / cap) * (row[j] / cap));
+      if (has_label) row[label] -= scale * (1 - (target / cap) * (target / cap));
+    } else {
+#pragma omp simd
+      for (std::int64_t j = 0; j < count; ++j) row[j] *= factor;
+      if (has_label) row[label] -= scale;
+    }
+  }
+};
+
 // Reads: x, w, labels. Writes: loss (f64), dx, dw, -. By chunks of tokens: logits, softmax and loss in place, products.
+// A vocabulary that is split over ranks completes the maximum of each token's logits, then the sum of exponentials and
+// the label's logit (Megatron-LM's vocabulary-parallel cross entropy, Shoeybi et al. 2019).
 template <class T>
 void head(const KernelCall& c) {
-  const std::int64_t width = c.reads[0].last(1), tokens = c.reads[0].rows(1), vocabulary = c.reads[1].rows(1);
+  const std::int64_t width = c.reads[0].last(1), tokens = c.reads[0].rows(1), held = c.reads[1].rows(1);
+  const std::int64_t first = c.reads[1].first_row, vocabulary = c.reads[1].real_rows(held);
   const T *x = c.reads[0].as<T>(), *w = c.reads[1].as<T>();
   const auto* labels = c.reads[2].as<std::int32_t>();
   T *dx = c.writes[1].as<T>(), *dw = c.writes[2].as<T>();
   const T scale = static_cast<T>(c.loss_scale), cap = static_cast<T>(static_cast<const Head&>(c.op).softcap);
-  const std::int64_t chunk = Head::chunk(tokens, vocabulary);
+  const std::int64_t chunk = Head::chunk(tokens, held);
   T* logits = static_cast<T*>(c.scratch);
   auto* losses = reinterpret_cast<double*>(static_cast<char*>(c.scratch) +
-                                           aligned({chunk * vocabulary * static_cast<std::int64_t>(sizeof(T))}).value);
+                                           aligned({chunk * held * static_cast<std::int64_t>(sizeof(T))}).value);
+  const DType dtype = sizeof(T) == 8 ? DType::kF64 : DType::kF32;
+  std::vector<T> most(static_cast<std::size_t>(chunk)), sums(static_cast<std::size_t>(2 * chunk));
   double total = 0;
   for (std::int64_t begin = 0; begin < tokens; begin += chunk) {
     const std::int64_t rows = std::min(chunk, tokens - begin);
-    product_forward<T>(c.team, rows, vocabulary, width, x + begin * width, w, nullptr, logits);
-    c.team.split(rows, 1, [&](std::int64_t from, std::int64_t to) {
-      for (std::int64_t r = from; r < to; ++r) {
-        T* row = logits + r * vocabulary;
-        const std::int32_t label = labels[begin + r];
-        if (label < 0) {  // ignored: no loss, no gradient
-          std::fill(row, row + vocabulary, T{0});
-          losses[r] = 0;
-          continue;
-        }
-        if (cap > 0) {
-#pragma omp simd
-          for (std::int64_t j = 0; j < vocabulary; ++j) row[j] = cap * fast_tanh(row[j] / cap);
-        }
-        T most = -std::numeric_limits<T>::infinity(), sum = 0;
-#pragma omp simd reduction(max : most)
-        for (std::int64_t j = 0; j < vocabulary; ++j) most = std::max(most, row[j]);
-        const T target = row[label];
-        if (cap > 0) {
-#pragma omp simd reduction(+ : sum)
-          for (std::int64_t j = 0; j < vocabulary; ++j) sum += fast_exp(row[j] - most);
-          // Times the slope of the cap, 1 - (capped / cap)^2.
-          const T factor = scale / sum;
-#pragma omp simd
-          for (std::int64_t j = 0; j < vocabulary; ++j)
-            row[j] = factor * fast_exp(row[j] - most) * (1 - (row[j] / cap) * (row[j] / cap));
-          row[label] -= scale * (1 - (target / cap) * (target / cap));
-        } else {
-#pragma omp simd reduction(+ : sum)
-          for (std::int64_t j = 0; j < vocabulary; ++j) sum += row[j] = fast_exp(row[j] - most);
-          const T factor = scale / sum;
-#pragma omp simd
-          for (std::int64_t j = 0; j < vocabulary; ++j) row[j] *= factor;
-          row[label] -= scale;
-        }
-        losses[r] = std::log(static_cast<double>(sum)) + static_cast<double>(most) - static_cast<double>(target);
+    if (vocabulary > 0) product_forward<T>(c.team, rows, vocabulary, width, x + begin * width, w, nullptr, logits);
+    const auto each_row = [&](const auto& body) {
+      c.team.split(rows, 1, [&](std::int64_t from, std::int64_t to) {
+        for (std::int64_t r = from; r < to; ++r)
+          body(static_cast<std::size_t>(r), LogitRow<T>{logits + r * vocabulary, vocabulary, cap}, labels[begin + r]);
+      });
+    };
+    const auto start = [&](std::size_t r, const LogitRow<T>& row) {
+      row.apply_cap();
+      most[r] = row.greatest();
+    };
+    const auto sum = [&](std::size_t r, const LogitRow<T>& row, std::int32_t label) {
+      const std::int64_t own = label - first;
+      sums[2 * r + 1] = label >= 0 && own >= 0 && own < vocabulary ? row.row[own] : T{0};
+      sums[2 * r] = row.exponentials(most[r]);
+    };
+    const auto finish = [&](std::size_t r, const LogitRow<T>& row, std::int32_t label) {
+      losses[r] = 0;
+      if (label < 0) {  // ignored: no loss, no gradient
+        std::fill(row.row, row.row + vocabulary, T{0});
+        return;
       }
-    });
+      row.gradient(most[r], sums[2 * r], scale, label - first);
+      losses[r] = std::log(static_cast<double>(sums[2 * r])) + static_cast<double>(most[r]) -
+                  static_cast<double>(sums[2 * r + 1]);
+    };
+    if (c.across) {
+      each_row([&](std::size_t r, const LogitRow<T>& row, std::int32_t) { start(r, row); });
+      c.across->greatest(most.data(), rows, dtype);
+      each_row(sum);
+      c.across->sum(sums.data(), 2 * rows, dtype);
+      each_row(finish);
+    } else {
+      each_row([&](std::size_t r, const LogitRow<T>& row, std::int32_t label) {
+        if (label >= 0) start(r, row), sum(r, row, label);
+        finish(r, row, label);
+      });
+    }
     for (std::int64_t r = 0; r < rows; ++r) total += losses[r];
-    product_input<T>(c.team, rows, vocabulary, width, logits, w, c.add[1], dx + begin * width);
-    product_weight<T>(c.team, rows, vocabulary, width, logits, x + begin * width, c.add[2] || begin > 0, dw);
+    const bool adds = c.add[2] || begin > 0;
+    if (vocabulary > 0) {
+      product_input<T>(c.team, rows, vocabulary, width, logits, w, c.add[1], dx + begin * width);
+      product_weight<T>(c.team, rows, vocabulary, width, logits, x + begin * width, adds, dw);
+    } else if (!c.add[1]) {
+      std::fill(dx + begin * width, dx + (begin + rows) * width, T{0});
+    }
+    if (!adds) std::fill(dw + vocabulary * width, dw + held * width, T{0});  // padding
   }
   auto* loss = c.writes[0].as<double>();
   *loss = c.add[0] ? *loss + total : total;

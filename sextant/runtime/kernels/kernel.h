@@ -1,5 +1,6 @@
 #pragma once
 // Kernels: functions that run one pass of one op kind on one rank, and the table that finds them.
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -14,6 +15,13 @@ namespace sextant {
 struct View {
   void* data = nullptr;
   const TensorSpec* spec = nullptr;
+  /// Of a weight whose first dim is split over ranks: the logical number of its first row, and of all rows; 0, 0 if it
+  /// is whole. Slices are equal, so the last rows may lie beyond the end: those are padding.
+  std::int64_t first_row = 0, all_rows = 0;
+  /// Rows that are no padding, of `rows` here.
+  std::int64_t real_rows(std::int64_t rows) const {
+    return all_rows == 0 ? rows : std::max<std::int64_t>(0, std::min(rows, all_rows - first_row));
+  }
   template <class T>
   T* as() const {
     return static_cast<T*>(data);
@@ -25,6 +33,14 @@ struct View {
   std::int64_t rows(std::size_t n) const { return elements() / last(n); }
 };
 
+/// Completes, within a kernel, what each rank has of a sum (or of a maximum) over the axis that splits its tensors.
+class AcrossRanks {
+ public:
+  virtual ~AcrossRanks() = default;
+  virtual void sum(void* data, std::int64_t count, DType dtype) = 0;
+  virtual void greatest(void* data, std::int64_t count, DType dtype) = 0;
+};
+
 /// Reads and writes are in the order of a program Step. A null write is one that this pass does not make. `add[i]`:
 /// write i holds an earlier contribution, to which this one is added.
 struct KernelCall {
@@ -34,8 +50,9 @@ struct KernelCall {
   std::span<const bool> add;
   void* scratch = nullptr;  ///< as large as the op says
   Team& team;
-  std::uint64_t seed = 0;  ///< of dropout masks
-  double loss_scale = 1;   ///< 1 / valid tokens of the step: seeds the gradient of the loss
+  std::uint64_t seed = 0;         ///< of dropout masks
+  double loss_scale = 1;          ///< 1 / valid tokens of the step: seeds the gradient of the loss
+  AcrossRanks* across = nullptr;  ///< null unless the step has collectives inside
 };
 using Kernel = void (*)(const KernelCall&);
 

@@ -15,6 +15,7 @@
 #include "sextant/runtime/comm/threads.h"
 #include "sextant/runtime/data/tokenizer.h"
 #include "sextant/runtime/train/agreement.h"
+#include "sextant/runtime/train/whole.h"
 
 namespace sextant {
 namespace {
@@ -53,29 +54,27 @@ void fill_step(Executor& executor, const RunConfig& config, const SampleSource& 
                int data_rank) {
   const std::int64_t sequence = config.workload.sequence, b = config.plan.microbatch_size;
   const auto length = static_cast<std::size_t>(sequence);
-  // The model may not use all of them (no dropout: no token numbers); those are filled aside.
-  std::vector<std::int32_t> spare(length);
-  std::vector<std::int64_t> spare_tokens(length);
+  // Made whole, then handed to the tensors of the model: it may not use all of them (no dropout: no token numbers), and
+  // ranks may see slices.
+  std::vector<std::int32_t> ids(length), labels(length), positions(length), first(length), last(length);
+  std::vector<std::int64_t> tokens(length);
   for (int m = 0; m < config.plan.num_microbatches; ++m)
     for (std::int64_t i = 0; i < b; ++i) {
       const std::int64_t sample =
           step * config.workload.global_batch + (m * config.plan.data_ranks() + data_rank) * b + i;
-      const auto at = static_cast<std::size_t>(i) * length;
-      const auto field = [&](const char* name) {
-        const auto all = executor.data<std::int32_t>(name, m);
-        return all.empty() ? std::span(spare) : all.subspan(at, length);
-      };
-      const auto tokens = executor.data<std::int64_t>("tokens", m);
-      const SampleView view{field("ids"),       field("labels"),
-                            field("positions"), field("first"),
-                            field("last"),      tokens.empty() ? std::span(spare_tokens) : tokens.subspan(at, length)};
-      source(sample, view);
+      source(sample, {ids, labels, positions, first, last, tokens});
       for (std::size_t s = 0; s < length; ++s)
-        if (view.ids[s] < 0 || view.ids[s] >= config.model.vocabulary || view.labels[s] >= config.model.vocabulary)
-          throw InvalidInput(str(printable(config.train_data), ": token ", std::max(view.ids[s], view.labels[s]),
+        if (ids[s] < 0 || ids[s] >= config.model.vocabulary || labels[s] >= config.model.vocabulary)
+          throw InvalidInput(str(printable(config.train_data), ": token ", std::max(ids[s], labels[s]),
                                  " is outside the model's vocabulary of ", config.model.vocabulary,
                                  ", though the file was checked at the start; do not change it during a run"),
                              ExitCode::kCorrupt);
+      const auto put = [&](const char* name, const auto& values) {
+        using T = typename std::remove_reference_t<decltype(values)>::value_type;
+        executor.put<T>(name, m, i, std::span<const T>(values));
+      };
+      put("ids", ids), put("labels", labels), put("positions", positions), put("first", first), put("last", last);
+      put("tokens", tokens);
     }
 }
 
@@ -154,7 +153,8 @@ class Run {
   std::string config_file() const { return config_.output + "/config.json"; }
   void give_up_if_bad(const StepResult& result, std::int64_t step, int skipped_in_a_row, bool is_last) const;
   void note(Executor& executor, std::int64_t step, const StepResult& result, Seconds time);
-  void end(Executor& executor);
+  void summarise(const Executor& executor);
+  void save(Executor& executor, bool is_first);
 
   const RunConfig& config_;
   const TrainHooks& hooks_;
@@ -185,12 +185,11 @@ void Run::train(Communicator& world) {
                      .spin = ranks_here * config_.threads <= cores() ? 20000 : 0,
                      .seed = config_.seed,
                      .optimizer = config_.optimizer});
-  const auto parameter_bytes = [&](const std::string& name) { return executor.parameter_bytes(name); };
   world.enter(Phase::kLoading);
   if (!prepared_.initial)
     executor.initialise();
   else
-    load_weights(*prepared_.initial, prepared_.model, parameter_bytes);
+    load_weights(*prepared_.initial, prepared_.model, executor);
   const Coordinates own = coordinates_of(world.rank() % prepared_.program.mesh.num_ranks(), prepared_.program.mesh);
   const int data_rank = own.dp_replicate * prepared_.program.mesh[Axis::kDpShard] + own.dp_shard;
   int skipped_in_a_row = 0;
@@ -211,7 +210,8 @@ void Run::train(Communicator& world) {
     if (is_last) break;
   }
   world.enter(Phase::kSaving);
-  if (world.rank() == 0) end(executor);
+  if (world.rank() == 0) summarise(executor);
+  if (!config_.output.empty()) save(executor, world.rank() == 0);
   world.barrier("weights are saved").wait();
 }
 
@@ -239,7 +239,7 @@ void Run::give_up_if_bad(const StepResult& result, std::int64_t step, int skippe
       ExitCode::kDiverged);
 }
 
-void Run::end(Executor& executor) {
+void Run::summarise(const Executor& executor) {
   summary_.comm = executor.received();
   summary_.predicted_comm = executor.promised() * summary_.steps;
   summary_.peak_memory = executor.pool().peak();
@@ -248,10 +248,11 @@ void Run::end(Executor& executor) {
     summary_.peak_by_tag[static_cast<std::size_t>(t)] = executor.pool().at_peak()[static_cast<std::size_t>(t)];
   summary_.resident_peak = resident_peak();
   summary_.predicted_resident = resident_before_ + executor.memory_plan().peak * ranks_in_process_;
-  if (config_.output.empty()) return;
-  save_weights(
-      config_.output, prepared_.model, [&](const std::string& name) { return executor.parameter_bytes(name); },
-      config_.shard);
+}
+
+void Run::save(Executor& executor, bool is_first) {
+  save_weights(config_.output, prepared_.model, executor, is_first, config_.shard);
+  if (!is_first) return;
   Value source = config_to_write(config_.model, config_.workload.dtype);
   source.set("_trained_sequence", config_.workload.sequence);
   // Which tokenizer made the data: `generate` takes no other.
@@ -351,7 +352,9 @@ Value to_value(const RunSummary& s) {
     g.set("dp_shard_cp", b[Group::kZero].value);
     g.set("dp_replicate", b[Group::kReplicas].value);
     g.set("data", b[Group::kData].value);
+    g.set("holders", b[Group::kHolders].value);
     g.set("world", b[Group::kWorld].value);
+    g.set("messages", b.messages.value);
     return g;
   };
   v.set("comm_by_group_bytes", by_group(s.comm));
