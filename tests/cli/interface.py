@@ -123,7 +123,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert "REDUCE" in program_text and "unit L00" in program_text
 
 # Every example that the help prints names real options, commands and files.
-for command in ("train", "generate", "data", "check", "schedule", "presets"):
+for command in ("train", "generate", "data", "check", "verify", "schedule", "presets"):
     text = run(command, "--help")
     examples = re.findall(r"^  sextant (\S+)(.*)$", text, flags=re.M)
     assert examples, command

@@ -6,61 +6,13 @@
 #include <limits>
 
 #include "sextant/base/errors.h"
-#include "sextant/plan/pipeline_parallel.h"
 #include "sextant/runtime/train/proof.h"
+#include "tests/support/parity.h"
 #include "tests/support/ranks.h"
 #include "tests/support/tiny.h"
 
 namespace sextant {
 namespace {
-
-constexpr double kTolerance =
-    1e-10;  // sums of a few thousand float64 terms in another order: about 1e-14, with room for depth
-
-struct Family {
-  std::string name;
-  ModelConfig model;
-};
-std::vector<Family> families_of_the_proof() {
-  return {{"gpt2", tiny_gpt2(3)},
-          {"llama", tiny_llama(2)},
-          {"llama tied", tiny_llama(2, 0.1, true)},
-          {"qwen3", tiny_qwen3(4)}};
-}
-
-ProofRun run_of(const ModelConfig& model, std::int64_t global_batch, int shards, std::int64_t microbatches,
-                Bytes bucket = {0}, int replicas = 1) {
-  ProofRun run;
-  run.model = model;
-  run.workload.global_batch = global_batch;
-  run.plan.dp_shard = shards, run.plan.dp_replicate = replicas;
-  run.plan.num_microbatches = microbatches;
-  run.plan.microbatch_size = global_batch / microbatches / run.plan.data_ranks();
-  run.plan.bucket = bucket;
-  run.source = uneven_samples(model.vocabulary);
-  // A single rank is the measure, and a thread of every process.
-  run.launch = [](int ranks, const std::function<void(Communicator&)>& body) {
-    ranks == 1 ? run_threads(1, body) : run_ranks(ranks, body);
-  };
-  return run;
-}
-
-void expect_equal(const ProofOutcome& got, const ProofOutcome& wanted, const std::string& where) {
-  if (job_size() > 0 && got.results.empty()) return;  // this process was none of the ranks
-  ASSERT_EQ(got.results.size(), wanted.results.size());
-  for (std::size_t s = 0; s < got.results.size(); ++s) {
-    EXPECT_NEAR(got.results[s].loss / wanted.results[s].loss, 1, kTolerance) << where << " loss of step " << s;
-    EXPECT_NEAR(got.results[s].grad_norm / wanted.results[s].grad_norm, 1, kTolerance)
-        << where << " norm of step " << s;
-    EXPECT_EQ(got.results[s].tokens, wanted.results[s].tokens) << where;
-  }
-  const Worst gradient = compare(got.gradients, wanted.gradients), weight = compare(got.weights, wanted.weights);
-  EXPECT_LE(gradient.error, kTolerance) << where << " gradient of " << gradient.tensor;
-  EXPECT_LE(weight.error, kTolerance) << where << " weight " << weight.tensor;
-  EXPECT_TRUE(got.ranks_agree) << where;
-  EXPECT_TRUE(got.bytes_match) << where;
-  EXPECT_TRUE(got.peak_matches) << where;
-}
 
 TEST(DataParallel, EqualsOneRankForRanksAccumulationAndBuckets) {
   for (const Family& family : families_of_the_proof())
@@ -74,126 +26,6 @@ TEST(DataParallel, EqualsOneRankForRanksAccumulationAndBuckets) {
             expect_equal(prove(run_of(family.model, batch, ranks, microbatches, bucket)), wanted,
                          str(family.name, " ranks ", ranks, " microbatches ", microbatches, " bucket ", bucket.value));
       }
-}
-
-// One coordinate runs any schedule's order: several stages handed on locally, weight gradients apart.
-TEST(Schedules, EveryOrderOnOneCoordinateEqualsOneRank) {
-  for (const Family& family : families_of_the_proof())
-    for (const char* kind : {"naive", "gpipe", "interleaved", "bfs", "zb-h1", "zb-h2", "zb-v", "dualpipe-v"})
-      for (const int ranks : {1, 2}) {
-        const ProofOutcome wanted = prove(run_of(family.model, 4 * ranks, 1, 1));
-        ProofRun run = run_of(family.model, 4 * ranks, ranks, 4, {1});
-        run.plan.schedule = kind;
-        expect_equal(prove(run), wanted, str(family.name, " ", kind, " ranks ", ranks));
-      }
-}
-
-// ZeRO: every stage, reduced once a step or after each microbatch, over shards and replicas; buckets of awkward sizes.
-TEST(FullySharded, EveryStageEqualsOneRank) {
-  for (const Family& family : families_of_the_proof())
-    for (const auto& [ranks, replicas] : {std::pair{1, 1}, {2, 1}, {3, 1}, {4, 1}, {2, 2}})
-      for (const int microbatches : {1, 2, 3}) {
-        const int data_ranks = ranks * replicas, batch = data_ranks * microbatches;
-        const ProofOutcome wanted = prove(run_of(family.model, batch, 1, 1));
-        for (const int zero : {1, 2, 3})
-          for (const GradientReduce reduce : {GradientReduce::kStep, GradientReduce::kMicrobatch})
-            for (const Bytes bucket : {Bytes{0}, Bytes{1}}) {
-              if (reduce == GradientReduce::kMicrobatch && zero < 2) continue;
-              ProofRun run = run_of(family.model, batch, ranks, microbatches, bucket, replicas);
-              run.plan.zero = zero, run.plan.reduce = reduce, run.plan.live_units = 1 + microbatches % 3;
-              expect_equal(prove(run), wanted,
-                           str(family.name, " zero ", zero, " ranks ", ranks, "x", replicas, " microbatches ",
-                               microbatches, " bucket ", bucket.value));
-            }
-      }
-}
-
-// Pipelines: every schedule that takes the shape.
-TEST(PipelineParallel, EveryScheduleEqualsOneRank) {
-  int seen = 0;
-  for (const Family& family : families_of_the_proof()) {
-    ModelConfig model = family.model;
-    model.layers = 10;
-    for (const std::int64_t microbatches : {1, 2, 3, 4, 5, 8, 9}) {
-      const ProofOutcome wanted = prove(run_of(model, microbatches, 1, 1));
-      for (const ScheduleKind& kind : schedule_kinds())
-        for (const int pp : {1, 2, 3, 4})
-          for (int v = kind.least_virtual; v <= std::min(3, kind.most_virtual); ++v) {
-            ProofRun run = run_of(model, microbatches, 1, microbatches, {1});
-            run.plan.pp = pp, run.plan.schedule = kind.id, run.plan.virtual_stages = v;
-            if (!violations(kind, schedule_shape(run.plan)).empty()) continue;
-            expect_equal(prove(run), wanted, str(family.name, " ", kind.id, " pp ", pp, " V ", v, " M ", microbatches));
-            ++seen;
-          }
-    }
-  }
-  EXPECT_GT(seen, 900);
-}
-
-// Tensor and sequence parallelism: a vocabulary of 37 that divides by nothing, 2 kv heads on up to 4 ranks, norms over
-// split heads, dropout on.
-TEST(TensorParallel, EqualsOneRank) {
-  int seen = 0;
-  std::vector<Family> families = families_of_the_proof();
-  families.push_back({"olmo2", tiny_of("olmo2", 0.1)});
-  for (const Family& family : families) {
-    const ProofOutcome wanted = prove(run_of(family.model, 4, 1, 1));
-    for (const int tp : {1, 2, 4})
-      for (const bool sp : {false, true})
-        for (const WInputs w : {WInputs::kGather, WInputs::kKeep})
-          for (const char* kind : {"1f1b", "zb-h1"}) {
-            ProofRun run = run_of(family.model, 4, 1, 2, {1});
-            run.plan.tp = tp, run.plan.sequence_parallel = sp, run.plan.w_inputs = w, run.plan.schedule = kind;
-            if (!violations(run.plan, run.model, run.workload).empty()) continue;
-            if (family.name == "olmo2" && tp > 2) continue;  // its norm over kv heads needs tp <= kv heads
-            ++seen;
-            expect_equal(prove(run), wanted,
-                         str(family.name, " tp ", tp, sp ? " sp " : " ", kind, w == WInputs::kKeep ? " keep" : ""));
-          }
-  }
-  EXPECT_EQ(seen, 0);
-}
-
-TEST(ContextParallel, EqualsOneRank) {
-  int seen = 0;
-  for (const Family& family : families_of_the_proof()) {
-    const ProofOutcome wanted = prove(run_of(family.model, 4, 1, 1));
-    for (const int cp : {2, 4})
-      for (const CpKind kind : {CpKind::kAllGather, CpKind::kUlysses})
-        for (const int tp : {1, 2}) {
-          ProofRun run = run_of(family.model, 4, 1, 2, {1});
-          run.plan.cp = cp, run.plan.cp_kind = kind, run.plan.tp = tp, run.plan.sequence_parallel = tp > 1;
-          if (!violations(run.plan, run.model, run.workload).empty()) continue;
-          ++seen;
-          expect_equal(prove(run), wanted, str(family.name, " cp ", cp, " ", name_of(kind), " tp ", tp));
-        }
-  }
-  EXPECT_EQ(seen, 0);
-}
-
-// What is made again has the same bits (R4: dropout too), under fused and split backward passes, in less memory.
-TEST(Recompute, ChangesNoBit) {
-  for (const Family& family : families_of_the_proof())
-    for (const char* kind : {"1f1b", "zb-v"}) {
-      ProofRun run = run_of(family.model, 4, 2, 2);
-      run.plan.schedule = kind;
-      const ProofOutcome kept = prove(run);
-      for (const Recompute& recompute :
-           {Recompute{.full = true}, Recompute{.full = true, .layers = 1}, Recompute{.ops = {"norm"}},
-            Recompute{.ops = {"act"}}, Recompute{.ops = {"attention", "rope"}},
-            Recompute{.ops = {"norm", "act", "attention", "rope"}}}) {
-        run.plan.recompute = recompute;
-        const ProofOutcome again = prove(run);
-        const std::string where =
-            str(family.name, " ", kind, recompute.full ? " full " : " ops ", join(recompute.ops, ","));
-        EXPECT_EQ(again.gradients, kept.gradients) << where;
-        EXPECT_EQ(again.weights, kept.weights) << where;
-        EXPECT_TRUE(again.peak_matches && again.bytes_match && again.ranks_agree) << where;
-        if (recompute.full && recompute.layers < 0) {
-          EXPECT_LT(again.peak, kept.peak) << where;
-        }
-      }
-    }
 }
 
 // The further families, on up to four ranks.
