@@ -25,7 +25,17 @@ Bytes Convert::bytes(const TensorSpec& before, const MeshSizes& mesh) const {
   return received_bytes(collective(), local_bytes(unsplit, mesh), mesh[axis]);
 }
 
+std::vector<Piece> Convert::pieces(Dim dim, std::int64_t whole, int r) const {
+  if (slices == Slices::kZigzag && dim == 'S') {
+    const std::int64_t chunk = whole / (2 * degree);
+    return {{r * chunk, 0, chunk}, {(2 * degree - 1 - r) * chunk, chunk, chunk}};
+  }
+  const std::int64_t size = whole / degree;
+  return {{r * size, 0, size}};
+}
+
 bool Convert::is_contiguous(const TensorSpec& spec, Dim dim) const {
+  if (slices == Slices::kZigzag && dim == 'S') return false;
   for (const Extent& e : spec.dims) {
     if (e.dim == dim) return true;
     if (e.size != 1) return false;

@@ -1,4 +1,5 @@
 #pragma once
+#include "sextant/base/slices.h"
 #include "sextant/ops/op.h"
 
 namespace sextant {
@@ -7,9 +8,9 @@ namespace sextant {
 /// the axis; output: the same tensor placed `to`.
 class Convert final : public Op {
  public:
-  /// `ranks`: length of the axis.
-  Convert(Axis over, Placement before, Placement after, int ranks)
-      : axis(over), from(before), to(after), degree(ranks) {}
+  /// `ranks`: length of the axis; `sequence`: how a sequence lies over it.
+  Convert(Axis over, Placement before, Placement after, int ranks, Slices sequence = Slices::kContiguous)
+      : axis(over), from(before), to(after), degree(ranks), slices(sequence) {}
   std::string_view kind() const override { return "convert"; }
   std::vector<TensorSpec> outputs(std::span<const TensorSpec> in) const override;
   std::variant<Row, Refusal> row(std::span<const TensorSpec>, Axis, CpKind) const override {
@@ -24,11 +25,14 @@ class Convert final : public Op {
   /// Whether slices along `dim` of a tensor of this (local or whole) shape lie one behind the other, so that nothing
   /// has to be packed.
   bool is_contiguous(const TensorSpec& spec, Dim dim) const;
+  /// The runs of `dim`, `whole` long, that rank `r` of the axis has.
+  std::vector<Piece> pieces(Dim dim, std::int64_t whole, int r) const;
   /// Room for packed slices.
   Bytes scratch(Pass, std::span<const TensorSpec> local, int) const override;
   const Axis axis;
   const Placement from, to;
   const int degree;
+  const Slices slices;
 };
 
 /// True if a tensor placed `from` can be used as `to` without any step: equal, or R used as C.

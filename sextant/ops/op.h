@@ -50,6 +50,9 @@ struct Refusal {
 /// How attention splits the sequence over cp.
 enum class CpKind : std::uint8_t { kRing, kAllGather, kUlysses };
 std::string_view name_of(CpKind kind);
+/// Which part of the sequence a cp rank has: slice r of n; or chunks r and 2n-1-r of 2n, so that causal attention is
+/// the same work for all (Llama 3, 2024).
+enum class Slices : std::uint8_t { kContiguous, kZigzag };
 
 struct Work {
   double flops_causal = 0;  ///< masked-out scores not counted

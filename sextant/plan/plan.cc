@@ -31,6 +31,7 @@ Rules rules_of(const Plan& plan) {
   add(tensor_parallel_rules());
   if (plan.sequence_parallel) add(sequence_parallel_rules());
   rules.cp_kind = plan.cp_kind;
+  if (plan.cp > 1) rules.cp_slices = plan.cp_slices;
   return rules;
 }
 
@@ -77,7 +78,10 @@ std::vector<std::string> violations(const Plan& plan, const ModelConfig& model, 
   if (model.vocabulary < plan.tp)
     out.push_back(
         str("tp = ", plan.tp, " is more than the vocabulary = ", model.vocabulary, "; at most ", model.vocabulary));
-  must_divide("cp", plan.cp, "the sequence", workload.sequence);
+  if (plan.cp > 1 && plan.cp_slices == Slices::kZigzag)
+    must_divide("2 cp (zigzag)", 2 * plan.cp, "the sequence", workload.sequence);
+  else
+    must_divide("cp", plan.cp, "the sequence", workload.sequence);
   if (plan.cp_kind == CpKind::kUlysses)
     must_divide("cp (ulysses)", plan.cp, "the kv heads of one tp rank",
                 std::max<std::int64_t>(1, model.kv_heads / plan.tp));
@@ -165,7 +169,7 @@ Recompute read_recompute(Fields& f) {
 Plan read_plan(const Value& run, const std::string& file, const Workload& workload, int ranks) {
   Fields f(run.find("plan"), file, "[plan]");
   // Known fields of a plan that this runtime does not run: said by name, rather than guessed to be another one.
-  for (const char* key : {"ep", "etp", "rank_order", "cp_slices"})
+  for (const char* key : {"ep", "etp", "rank_order"})
     if (f.has(key)) f.fail(key, "is not offered by this build yet; leave it out");
   Plan p;
   const auto degree = [&](const char* key) { return static_cast<int>(f.integer_or(key, 1, 1, 1 << 20)); };
@@ -198,6 +202,8 @@ Plan read_plan(const Value& run, const std::string& file, const Workload& worklo
   p.sequence_parallel = f.boolean_or("sequence_parallel", false);
   const std::string cp_kind = f.one_of_or("cp_kind", "all_gather", {"all_gather", "ulysses", "ring"});
   p.cp_kind = cp_kind == "ring" ? CpKind::kRing : cp_kind == "ulysses" ? CpKind::kUlysses : CpKind::kAllGather;
+  p.cp_slices = f.one_of_or("cp_slices", "contiguous", {"contiguous", "zigzag"}) == "zigzag" ? Slices::kZigzag
+                                                                                             : Slices::kContiguous;
   p.w_inputs = f.one_of_or("w_inputs", "gather", {"gather", "keep"}) == "keep" ? WInputs::kKeep : WInputs::kGather;
   p.zero = static_cast<int>(f.integer_or("zero", 0, 0, 3));
   p.reduce = f.one_of_or("reduce", p.zero >= 2 ? "microbatch" : "step", {"step", "microbatch"}) == "step"

@@ -28,6 +28,7 @@ struct Plan {
   int dp_replicate = 1, dp_shard = 1, cp = 1, tp = 1, pp = 1;
   bool sequence_parallel = false;
   CpKind cp_kind = CpKind::kAllGather;
+  Slices cp_slices = Slices::kContiguous;
   WInputs w_inputs = WInputs::kGather;
   int zero = 0;  ///< what is sharded over dp_shard x cp: 1 optimizer state, 2 gradients too, 3 parameters too
   GradientReduce reduce = GradientReduce::kStep;

@@ -15,6 +15,7 @@ struct DimRule {
 struct Rules {
   std::vector<DimRule> dims;
   CpKind cp_kind = CpKind::kAllGather;
+  Slices cp_slices = Slices::kContiguous;
 };
 
 /// A tensor's own placement over one axis: shard of the dim that a rule maps there (with copies if the dim is shorter

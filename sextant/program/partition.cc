@@ -61,7 +61,8 @@ int Draft::convert(std::vector<Step>& steps, int slot, Placements to, bool backw
     if (!same_value(start.at[i], to[i])) hops.push_back({axes[i], start.at[i], to[i]});
   }
   for (std::size_t h = 0; h < hops.size(); ++h) {
-    const auto op = std::make_shared<Convert>(hops[h].axis, hops[h].from, hops[h].to, split.mesh[hops[h].axis]);
+    const auto op = std::make_shared<Convert>(hops[h].axis, hops[h].from, hops[h].to, split.mesh[hops[h].axis],
+                                              hops[h].axis == Axis::kCp ? split.rules.cp_slices : Slices::kContiguous);
     TensorSpec out = op->outputs(std::span(&unit.slots[static_cast<std::size_t>(slot)].spec, 1))[0];
     const bool is_last = h + 1 == hops.size();
     out.name = is_last ? name : name + "." + std::string(name_of(hops[h].axis));

@@ -74,6 +74,7 @@ Program build_program(const std::vector<Layer>& layers, const Plan& plan, const 
   const std::vector<int> sizes = stage_sizes(plan, static_cast<int>(layers.size()), schedule.num_stages);
   program.zero = size_of(Group::kZero, program.mesh) > 1 ? plan.zero : 0;
   program.reduce = plan.reduce;
+  program.cp_slices = plan.cp_slices;
   place_stages(program, schedule, sizes);
   std::vector<int> first_layer(sizes.size(), 0);
   for (std::size_t s = 1; s < sizes.size(); ++s) first_layer[s] = first_layer[s - 1] + sizes[s - 1];

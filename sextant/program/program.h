@@ -114,6 +114,7 @@ struct Program {
   int num_stages = 1;
   int zero = 0;  ///< what is sharded over the zero axes; 0 if those have one rank
   GradientReduce reduce = GradientReduce::kStep;
+  Slices cp_slices = Slices::kContiguous;
   std::vector<RankProgram> by_pp;
 
   int num_ranks() const { return static_cast<int>(by_pp.size()) * mesh.num_ranks(); }

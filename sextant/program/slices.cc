@@ -4,6 +4,17 @@
 
 namespace sextant {
 
+namespace {
+
+int place_on(Axis axis, const Coordinates& at) {
+  return axis == Axis::kDpReplicate ? at.dp_replicate
+         : axis == Axis::kDpShard   ? at.dp_shard
+         : axis == Axis::kCp        ? at.cp
+                                    : at.tp;
+}
+
+}  // namespace
+
 DimSlice slice_of_dim(const TensorSpec& spec, Dim dim, const Coordinates& at, const MeshSizes& mesh) {
   const std::int64_t all = spec.size_of_dim(dim);
   std::int64_t first = 0, size = all, end = all;
@@ -11,15 +22,44 @@ DimSlice slice_of_dim(const TensorSpec& spec, Dim dim, const Coordinates& at, co
     const Placement p = spec.on(axis);
     if (p.kind != Kind::kShard || p.dim != dim || mesh[axis] == 1) continue;
     const std::int64_t slices = std::max(1, mesh[axis] / p.copies);
-    const int place = axis == Axis::kDpReplicate ? at.dp_replicate
-                      : axis == Axis::kDpShard   ? at.dp_shard
-                      : axis == Axis::kCp        ? at.cp
-                                                 : at.tp;
+    const int place = place_on(axis, at);
     size = (size + slices - 1) / slices;
     first += place / p.copies * size;
     end = std::min(end, first + size);
   }
   return {first, size, std::max<std::int64_t>(0, end - first), all};
+}
+
+std::vector<Piece> pieces_of_dim(const TensorSpec& spec, Dim dim, const Coordinates& at, const MeshSizes& mesh,
+                                 Slices cp_slices) {
+  const std::int64_t all = spec.size_of_dim(dim);
+  std::vector<Piece> held{{0, 0, all}};
+  std::int64_t size = all;
+  // Cuts [begin, begin + length) out of what is held so far.
+  const auto cut = [&](std::int64_t begin, std::int64_t length, std::vector<Piece>& out) {
+    for (const Piece& p : held) {
+      const std::int64_t from = std::max(begin, p.in_slice), to = std::min(begin + length, p.in_slice + p.size);
+      if (from >= to) continue;
+      const std::int64_t at_end = out.empty() ? 0 : out.back().in_slice + out.back().size;
+      out.push_back({p.in_whole + from - p.in_slice, at_end, to - from});
+    }
+  };
+  for (const Axis axis : axes_of(spec.grid)) {
+    const Placement p = spec.on(axis);
+    if (p.kind != Kind::kShard || p.dim != dim || mesh[axis] == 1) continue;
+    const int n = mesh[axis], r = place_on(axis, at);
+    std::vector<Piece> next;
+    if (axis == Axis::kCp && dim == 'S' && cp_slices == Slices::kZigzag) {
+      const std::int64_t chunk = size / (2 * n);
+      cut(r * chunk, chunk, next);
+      cut((2 * n - 1 - r) * chunk, chunk, next);
+    } else {
+      cut(r * (size / n), size / n, next);
+    }
+    size /= n;
+    held = std::move(next);
+  }
+  return held;
 }
 
 LocalElements::LocalElements(const TensorSpec& spec, const Coordinates& at, const MeshSizes& mesh) {

@@ -1,5 +1,6 @@
 #pragma once
 // Which elements of a logical tensor a rank holds.
+#include "sextant/base/slices.h"
 #include "sextant/program/groups.h"
 
 namespace sextant {
@@ -10,6 +11,10 @@ struct DimSlice {
 };
 /// What a rank holds of a dim, as the tensor's placements nest: equal slices, the last ones padded.
 DimSlice slice_of_dim(const TensorSpec& spec, Dim dim, const Coordinates& at, const MeshSizes& mesh);
+
+/// The runs of a dim that a rank holds, in the order in which they lie there; no padding.
+std::vector<Piece> pieces_of_dim(const TensorSpec& spec, Dim dim, const Coordinates& at, const MeshSizes& mesh,
+                                 Slices cp_slices);
 
 /// Local elements of a tensor in memory order, and the logical ones that they are.
 class LocalElements {

@@ -15,7 +15,7 @@ namespace sextant {
 namespace {
 
 TEST(DataParallel, EqualsOneRankForRanksAccumulationAndBuckets) {
-  for (const Family& family : families_of_the_proof())
+  for (const ProofFamily& family : families_of_the_proof())
     for (const int ranks : {1, 2, 3, 4, 8})
       for (const std::int64_t microbatches : {1, 2, 3, 4, 5, 6, 7, 8}) {
         const std::int64_t batch = ranks * microbatches;

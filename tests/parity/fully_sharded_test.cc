@@ -8,7 +8,7 @@ namespace {
 
 // ZeRO: every stage, reduced once a step or after each microbatch, over shards and replicas; buckets of awkward sizes.
 TEST(FullySharded, EveryStageEqualsOneRank) {
-  for (const Family& family : families_of_the_proof())
+  for (const ProofFamily& family : families_of_the_proof())
     for (const auto& [ranks, replicas] : {std::pair{1, 1}, {2, 1}, {3, 1}, {4, 1}, {2, 2}})
       for (const int microbatches : {1, 2, 3}) {
         const int data_ranks = ranks * replicas, batch = data_ranks * microbatches;

@@ -40,6 +40,7 @@ std::optional<Drawn> draw(std::mt19937& random) {
   if (p.num_ranks() > 8 || p.num_ranks() < 2) return std::nullopt;
   p.sequence_parallel = p.tp > 1 && random() % 2;
   p.cp_kind = random() % 2 ? CpKind::kAllGather : CpKind::kUlysses;
+  p.cp_slices = random() % 2 ? Slices::kContiguous : Slices::kZigzag;
   p.w_inputs = random() % 2 ? WInputs::kGather : WInputs::kKeep;
   p.border = random() % 2 ? StageBorder::kSlice : StageBorder::kWhole;
   p.zero = among({0, 1, 2, 3, 3});
@@ -65,10 +66,10 @@ std::optional<Drawn> draw(std::mt19937& random) {
     d.run.plan.stages = stages;
   }
   d.words = str(d.family, " x", model.layers, ": dp ", p.dp_replicate, "x", p.dp_shard, " cp ", p.cp,
-                p.cp > 1 ? str(" ", name_of(p.cp_kind)) : "", " tp ", p.tp, p.sequence_parallel ? " sp" : "", " pp ",
-                p.pp, " ", p.schedule, " V ", p.virtual_stages, " M ", p.num_microbatches, " zero ", p.zero,
-                p.reduce == GradientReduce::kMicrobatch ? " each" : "", " live ", p.live_units,
-                p.recompute.any() ? p.recompute.full ? " full" : " ops" : "");
+                p.cp > 1 ? str(" ", name_of(p.cp_kind), p.cp_slices == Slices::kZigzag ? " zigzag" : "") : "", " tp ",
+                p.tp, p.sequence_parallel ? " sp" : "", " pp ", p.pp, " ", p.schedule, " V ", p.virtual_stages, " M ",
+                p.num_microbatches, " zero ", p.zero, p.reduce == GradientReduce::kMicrobatch ? " each" : "", " live ",
+                p.live_units, p.recompute.any() ? p.recompute.full ? " full" : " ops" : "");
   return d;
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 // One coordinate runs any schedule's order: several stages handed on locally, weight gradients apart.
 TEST(Schedules, EveryOrderOnOneCoordinateEqualsOneRank) {
-  for (const Family& family : families_of_the_proof())
+  for (const ProofFamily& family : families_of_the_proof())
     for (const char* kind : {"naive", "gpipe", "interleaved", "bfs", "zb-h1", "zb-h2", "zb-v", "dualpipe-v"})
       for (const int ranks : {1, 2}) {
         const ProofOutcome wanted = prove(run_of(family.model, 4 * ranks, 1, 1));
@@ -24,7 +24,7 @@ TEST(Schedules, EveryOrderOnOneCoordinateEqualsOneRank) {
 // Pipelines: every schedule that takes the shape.
 TEST(PipelineParallel, EveryScheduleEqualsOneRank) {
   int seen = 0;
-  for (const Family& family : families_of_the_proof()) {
+  for (const ProofFamily& family : families_of_the_proof()) {
     ModelConfig model = family.model;
     model.layers = 10;
     for (const std::int64_t microbatches : {1, 2, 3, 4, 5, 8, 9}) {

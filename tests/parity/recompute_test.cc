@@ -9,7 +9,7 @@ namespace {
 
 // What is made again has the same bits (R4: dropout too), under fused and split backward passes, in less memory.
 TEST(Recompute, ChangesNoBit) {
-  for (const Family& family : families_of_the_proof())
+  for (const ProofFamily& family : families_of_the_proof())
     for (const char* kind : {"1f1b", "zb-v"}) {
       ProofRun run = run_of(family.model, 4, 2, 2);
       run.plan.schedule = kind;

@@ -10,9 +10,9 @@ namespace {
 // split heads, dropout on.
 TEST(TensorParallel, EqualsOneRank) {
   int seen = 0;
-  std::vector<Family> families = families_of_the_proof();
+  std::vector<ProofFamily> families = families_of_the_proof();
   families.push_back({"olmo2", tiny_of("olmo2", 0.1)});
-  for (const Family& family : families) {
+  for (const ProofFamily& family : families) {
     const ProofOutcome wanted = prove(run_of(family.model, 4, 1, 1));
     for (const int tp : {1, 2, 4})
       for (const bool sp : {false, true})

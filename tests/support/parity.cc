@@ -4,7 +4,7 @@
 
 namespace sextant {
 
-std::vector<Family> families_of_the_proof() {
+std::vector<ProofFamily> families_of_the_proof() {
   return {{"gpt2", tiny_gpt2(3)},
           {"llama", tiny_llama(2)},
           {"llama tied", tiny_llama(2, 0.1, true)},

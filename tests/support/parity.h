@@ -9,11 +9,11 @@ namespace sextant {
 /// Sums of a few thousand float64 terms in another order: about 1e-14, with room for depth.
 inline constexpr double kTolerance = 1e-10;
 
-struct Family {
+struct ProofFamily {
   std::string name;
   ModelConfig model;
 };
-std::vector<Family> families_of_the_proof();
+std::vector<ProofFamily> families_of_the_proof();
 
 ProofRun run_of(const ModelConfig& model, std::int64_t global_batch, int shards, std::int64_t microbatches,
                 Bytes bucket = {0}, int replicas = 1);

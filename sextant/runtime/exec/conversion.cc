@@ -73,6 +73,10 @@ void run_conversion(const Convert& op, const View& in, const View& out, Communic
     start[dim] = by;
     return start;
   };
+  const auto with = [](Sizes sizes, std::size_t dim, std::int64_t size) {
+    sizes[dim] = size;
+    return sizes;
+  };
   check(op.from.copies == 1 && op.to.copies == 1, "copies are converted where they are made");
 
   switch (op.collective()) {
@@ -87,8 +91,10 @@ void run_conversion(const Convert& op, const View& in, const View& out, Communic
       axis.all_gather(payload_of(in.data, in.elements()), payload_of(whole, out.elements()), site).wait();
       if (whole == out_data) return;
       for (int r = 0; r < n; ++r)
-        copy_block(in_sizes, {packed + r * in.elements() * unit, in_sizes, zero},
-                   {out_data, out_sizes, shifted(dim, r * in_sizes[dim])}, unit);
+        for (const Piece& p : op.pieces(op.from.dim, out_sizes[dim], r))
+          copy_block(with(in_sizes, dim, p.size),
+                     {packed + r * in.elements() * unit, in_sizes, shifted(dim, p.in_slice)},
+                     {out_data, out_sizes, shifted(dim, p.in_whole)}, unit);
       return;
     }
     case CollectiveKind::kReduceScatter: {
@@ -98,8 +104,9 @@ void run_conversion(const Convert& op, const View& in, const View& out, Communic
       if (!op.is_contiguous(*in.spec, op.to.dim)) {
         whole = packed;
         for (int r = 0; r < n; ++r)
-          copy_block(out_sizes, {in_data, in_sizes, shifted(dim, r * out_sizes[dim])},
-                     {packed + r * out.elements() * unit, out_sizes, zero}, unit);
+          for (const Piece& p : op.pieces(op.to.dim, in_sizes[dim], r))
+            copy_block(with(out_sizes, dim, p.size), {in_data, in_sizes, shifted(dim, p.in_whole)},
+                       {packed + r * out.elements() * unit, out_sizes, shifted(dim, p.in_slice)}, unit);
       }
       axis.reduce_scatter(payload_of(whole, in.elements()), payload_of(out.data, out.elements()), site).wait();
       return;
@@ -112,12 +119,15 @@ void run_conversion(const Convert& op, const View& in, const View& out, Communic
       const std::int64_t count = product(piece);
       std::byte* const got = packed + in.elements() * unit;
       for (int r = 0; r < n; ++r)
-        copy_block(piece, {in_data, in_sizes, shifted(b, r * piece[b])}, {packed + r * count * unit, piece, zero},
-                   unit);
+        for (const Piece& p : op.pieces(op.to.dim, in_sizes[b], r))
+          copy_block(with(piece, b, p.size), {in_data, in_sizes, shifted(b, p.in_whole)},
+                     {packed + r * count * unit, piece, shifted(b, p.in_slice)}, unit);
       const std::vector<std::int64_t> counts(static_cast<std::size_t>(n), count);
       axis.all_to_all(payload_of(packed, in.elements()), counts, payload_of(got, out.elements()), counts, site).wait();
       for (int r = 0; r < n; ++r)
-        copy_block(piece, {got + r * count * unit, piece, zero}, {out_data, out_sizes, shifted(a, r * piece[a])}, unit);
+        for (const Piece& p : op.pieces(op.from.dim, out_sizes[a], r))
+          copy_block(with(piece, a, p.size), {got + r * count * unit, piece, shifted(a, p.in_slice)},
+                     {out_data, out_sizes, shifted(a, p.in_whole)}, unit);
       return;
     }
     case CollectiveKind::kNone:
@@ -126,13 +136,17 @@ void run_conversion(const Convert& op, const View& in, const View& out, Communic
   // Nothing moves between ranks.
   if (op.to.kind == Kind::kShard && op.from.kind != Kind::kShard) {
     const std::size_t dim = place_of(*in.spec, op.to.dim);
-    copy_block(out_sizes, {in_data, in_sizes, shifted(dim, me * out_sizes[dim])}, {out_data, out_sizes, zero}, unit);
+    for (const Piece& p : op.pieces(op.to.dim, in_sizes[dim], me))
+      copy_block(with(out_sizes, dim, p.size), {in_data, in_sizes, shifted(dim, p.in_whole)},
+                 {out_data, out_sizes, shifted(dim, p.in_slice)}, unit);
   } else if (op.to.kind == Kind::kPartial) {
     // A slice as a part of a sum; or an equal value, which the first rank brings.
     std::memset(out.data, 0, bytes(out));
     if (op.from.kind == Kind::kShard) {
       const std::size_t dim = place_of(*in.spec, op.from.dim);
-      copy_block(in_sizes, {in_data, in_sizes, zero}, {out_data, out_sizes, shifted(dim, me * in_sizes[dim])}, unit);
+      for (const Piece& p : op.pieces(op.from.dim, out_sizes[dim], me))
+        copy_block(with(in_sizes, dim, p.size), {in_data, in_sizes, shifted(dim, p.in_slice)},
+                   {out_data, out_sizes, shifted(dim, p.in_whole)}, unit);
     } else if (me == 0) {
       std::memcpy(out.data, in.data, bytes(in));
     }

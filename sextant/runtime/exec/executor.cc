@@ -136,11 +136,11 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
                                LocalElements(bucket.parameters[i].spec, own_, program.mesh)});
   }
   for (const TensorSpec& spec : data_tensors(program, pp_)) {
-    const DimSlice sequence = slice_of_dim(spec, 'S', own_, program.mesh);
-    const std::int64_t elements = local_elements(spec, program.mesh);
+    const std::int64_t elements = local_elements(spec, program.mesh), length = local_size(spec, 'S', program.mesh);
     data_.push_back({spec,
                      Buffer(pool_, local_bytes(spec, program.mesh) * program.num_microbatches, tag(MemoryTag::kData)),
-                     elements, elements / sequence.size * sequence.all, sequence});
+                     elements, elements / length * spec.size_of_dim('S'),
+                     pieces_of_dim(spec, 'S', own_, program.mesh, program.cp_slices), length});
   }
 
   instances_.resize(static_cast<std::size_t>(program.num_microbatches));

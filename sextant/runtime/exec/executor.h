@@ -60,9 +60,10 @@ class Executor {
   void put(const std::string& name, int microbatch, std::int64_t row, std::span<const T> sequence) {
     for (DataTensor& t : data_) {
       if (t.spec.name != name) continue;
-      const auto part =
-          sequence.subspan(static_cast<std::size_t>(t.sequence.first), static_cast<std::size_t>(t.sequence.size));
-      std::copy(part.begin(), part.end(), t.buffer.as<T>() + microbatch * t.elements + row * t.sequence.size);
+      for (const Piece& p : t.sequence) {
+        const auto part = sequence.subspan(static_cast<std::size_t>(p.in_whole), static_cast<std::size_t>(p.size));
+        std::copy(part.begin(), part.end(), t.buffer.as<T>() + microbatch * t.elements + row * t.length + p.in_slice);
+      }
     }
   }
 
@@ -130,7 +131,8 @@ class Executor {
     TensorSpec spec;  // as its readers see it placed
     Buffer buffer;
     std::int64_t elements = 0, whole_elements = 0;  // of one microbatch: here, and of this data-parallel rank
-    DimSlice sequence;
+    std::vector<Piece> sequence;                    // of `length` tokens here
+    std::int64_t length = 0;
   };
   struct ReadyStep {
     Kernel kernel = nullptr;  // or

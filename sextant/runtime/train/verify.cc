@@ -24,7 +24,7 @@ ModelConfig small(const ModelConfig& model, const Plan& plan, int num_stages) {
   c.heads = std::lcm<std::int64_t>(std::lcm<std::int64_t>(plan.tp, ratio),
                                    plan.cp_kind == CpKind::kUlysses ? plan.tp * plan.cp : 1);
   c.kv_heads = c.heads / ratio * (model.kv_heads / std::gcd(model.heads, model.kv_heads));
-  
+
   if (plan.cp > 1 && plan.cp_kind == CpKind::kUlysses)
     c.kv_heads = std::lcm<std::int64_t>(c.kv_heads, plan.tp * plan.cp);
   c.heads = std::lcm(c.heads, c.kv_heads);
