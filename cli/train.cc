@@ -17,6 +17,7 @@
 #include "sextant/program/program.h"
 #include "sextant/runtime/kernels/gemm.h"
 #include "sextant/runtime/train/trainer.h"
+#include "sextant/trace/gantt.h"
 
 namespace sextant::cli {
 namespace {
@@ -113,9 +114,14 @@ void print_summary(const RunSummary& s, const RunConfig& config) {
   };
   group("gradients over dp_shard·cp", s.comm[Group::kZero]);
   group("gradients over dp_replicate", s.comm[Group::kReplicas]);
+  group("inside layers, over tp", s.comm[Group::kTensor] + s.comm[Group::kCopies]);
+  group("inside layers, over cp", s.comm[Group::kContext]);
   group("sums over holders of a weight", s.comm[Group::kHolders]);
   group("stage borders", s.comm.messages);
   group("loss, norm and token counts", s.comm[Group::kData] + s.comm[Group::kWorld]);
+  if (config.plan.pp > 1)
+    std::cerr << "\nThe last step (seconds; ranks by number):\n"
+              << gantt_text(s.last_step, {.columns = 100, .colour = isatty(STDERR_FILENO) != 0});
   std::cerr << "\nSpeed: " << human(s.tokens_per_s, "tok/s") << ", " << human(s.step_time) << " a step (median), "
             << std::lround(100 * s.mfu) << "% of the measured peak of " << human(s.peak_flops, "FLOP/s") << "\n";
   std::cerr << "Loss: " << s.losses.front() << " -> " << s.losses.back()
@@ -199,7 +205,7 @@ int train_here(const Arguments& a, Communicator* world) {
       others.push_back(config.output + made);
   require_apart(config.metrics, "train.metrics", others);
   others.push_back(config.metrics);
-  if (first) require_json(a, others);
+  if (first) require_outputs(a, {"--json", "--trace"}, others);
   std::signal(SIGPIPE, SIG_IGN);  // who watches may go; the run and its weights stay
   std::optional<Metrics> metrics;
   std::optional<Progress> progress;
@@ -221,6 +227,7 @@ int train_here(const Arguments& a, Communicator* world) {
   if (!first) return 0;
   progress->finish();
   print_summary(summary, config);
+  if (a.has("--trace")) write_output(a, "--trace", to_chrome_trace(summary.last_step));
   write_json(a, to_value(summary));
   metrics->finish();
   if (!summary.interrupted) return 0;
@@ -253,6 +260,7 @@ const Command train = {
     {{"--ranks", "N", "number of ranks; fills plan.dp_shard if the file leaves it out"},
      {"--backend", "KIND", "threads: of this process; mpi: processes, starts mpirun unless it runs under it"},
      {"--print-program", "[=units]", "prints what a step does and ends; =units: with every op of every layer"},
+     {"--trace", "FILE", "the last step, for chrome://tracing and ui.perfetto.dev; of ranks that are threads all"},
      {"--json", "[=FILE]", "the summary as JSON, to standard output or a file"}},
     "Examples:\n"
     "  sextant train examples/kjv/run.toml --ranks 4\n"

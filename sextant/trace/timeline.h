@@ -15,6 +15,12 @@ std::string_view name_of(Stream stream);
 /// How an event is drawn.
 enum class EventKind : std::uint8_t { kForward, kInputGradient, kWeightGradient, kBackward, kWait, kTransfer, kOther };
 
+/// An action or a unit holds the events within it; all else is what is done.
+constexpr bool holds_others(EventKind kind) {
+  return kind == EventKind::kForward || kind == EventKind::kInputGradient || kind == EventKind::kWeightGradient ||
+         kind == EventKind::kBackward;
+}
+
 struct Event {
   std::string what;  ///< "linear F", "REDUCE", "OPT_STEP", "2F3"
   Seconds start, end;
@@ -22,8 +28,9 @@ struct Event {
   int rank = 0;
   Stream stream = Stream::kCompute;
   EventKind kind = EventKind::kOther;
-  int microbatch = -1;  ///< of a schedule's action
-  int chunk = 0;        ///< which of its rank's stages an action is of
+  int microbatch = -1;        ///< of a schedule's action
+  int chunk = 0;              ///< which of its rank's stages an action is of
+  std::int64_t message = -1;  ///< number of a message that it sends (kTransfer) or takes (an action)
 };
 
 /// Something that an event hands to a later one: indices into Timeline::events.
@@ -45,7 +52,11 @@ struct Timeline {
   std::vector<Count> counts;  ///< those of one rank and `what` in the order of time
 };
 
-/// Time by `what`, greatest first.
+/// Timelines of several ranks as one, with a flow from each event that sends a message to the one that takes it; times
+/// from the first start on.
+Timeline join(const std::vector<Timeline>& parts);
+
+/// Time of the computing stream by `what`, greatest first; not of what holds others.
 std::vector<std::pair<std::string, Seconds>> total_by_what(const Timeline& timeline);
 
 /// JSON for chrome://tracing and ui.perfetto.dev: a process for each rank, a thread for each stream (several where

@@ -221,8 +221,44 @@ Seconds Executor::now() const {
 
 void Executor::end_event(const std::string& what, Bytes bytes) {
   const Seconds end = now();
-  timeline_.events.push_back({what, event_start_, end, bytes});
+  timeline_.events.push_back({.what = what, .start = event_start_, .end = end, .bytes = bytes, .rank = world_.rank()});
   event_start_ = end;
+}
+
+namespace {
+
+EventKind kind_of(const Instruction& run) {
+  if (run.fused) return EventKind::kBackward;
+  return run.pass == Pass::kF   ? EventKind::kForward
+         : run.pass == Pass::kI ? EventKind::kInputGradient
+                                : EventKind::kWeightGradient;
+}
+
+}  // namespace
+
+// An action begins, or goes on with its next unit.
+void Executor::begin_run(const Instruction& run) {
+  const std::string name = action_name(rank_, run);
+  if (action_ >= 0 && timeline_.events[static_cast<std::size_t>(action_)].what == name) return;
+  action_ = static_cast<int>(timeline_.events.size());
+  timeline_.events.push_back({.what = name,
+                              .start = event_start_,
+                              .end = event_start_,
+                              .rank = world_.rank(),
+                              .kind = kind_of(run),
+                              .microbatch = run.microbatch - rank_.stage(run.unit).first_microbatch,
+                              .chunk = rank_.stage_of[static_cast<std::size_t>(run.unit)],
+                              .message = taken_.empty() ? -1 : taken_.back()});
+  taken_.clear();
+}
+
+void Executor::end_run(const Instruction& run, Seconds start) {
+  timeline_.events[static_cast<std::size_t>(action_)].end = event_start_;
+  timeline_.events.push_back({.what = rank_.units[static_cast<std::size_t>(run.unit)].name,
+                              .start = start,
+                              .end = event_start_,
+                              .rank = world_.rank(),
+                              .kind = kind_of(run)});
 }
 
 Executor::Instance& Executor::instance(int unit, int slot, int microbatch) {
@@ -373,6 +409,8 @@ StepResult Executor::step(double rate, bool wish_to_stop) {
   rate_ = rate;
   clip_ = 1;
   timeline_.events.clear();
+  action_ = -1;
+  transfers_.clear(), taken_.clear();
   begin_event();
   // Nothing is zeroed: the first contribution to a gradient is written, later ones are added.
   for (BucketStore& bucket : buckets_) bucket.begin_step();
@@ -387,9 +425,13 @@ StepResult Executor::step(double rate, bool wish_to_stop) {
       case Code::kCountTokens:
         result_.tokens = static_cast<std::int64_t>(count_tokens());
         break;
-      case Code::kRun:
+      case Code::kRun: {
+        const Seconds start = event_start_;
+        begin_run(instruction);
         run(instruction);
+        end_run(instruction, start);
         continue;
+      }
       case Code::kUnshard:
         pending_[index] = store(instruction.bucket).unshard();
         break;
@@ -444,7 +486,22 @@ StepResult Executor::step(double rate, bool wish_to_stop) {
         for (BucketStore& bucket : buckets_) bucket.update(team_, options_.optimizer, rate_, updates_, clip_);
         break;
     }
-    end_event(std::string(name_of(instruction.code)), received().total() - received_before);
+    const bool waits = instruction.code == Code::kWait;
+    end_event(waits ? "WAIT " + std::string(name_of(rank_.code[static_cast<std::size_t>(instruction.waits_for)].code))
+                    : std::string(name_of(instruction.code)),
+              received().total() - received_before);
+    if (waits) timeline_.events.back().kind = EventKind::kWait;
+    if (instruction.code == Code::kSend) {
+      const auto number = static_cast<std::int64_t>(numbers_.of(rank_, instruction));
+      transfers_[number] = static_cast<int>(timeline_.events.size());
+      timeline_.events.push_back({.what = to_string(rank_, instruction),
+                                  .start = event_start_,
+                                  .end = event_start_,
+                                  .rank = world_.rank(),
+                                  .stream = Stream::kMessages,
+                                  .kind = EventKind::kTransfer,
+                                  .message = number});
+    }
   }
   return result_;
 }
@@ -462,6 +519,10 @@ void Executor::finish(std::int32_t started) {
     pending_.erase(found);
   }
   const Instruction& of = rank_.code[static_cast<std::size_t>(started)];
+  if (of.code == Code::kRecv) taken_.push_back(static_cast<std::int64_t>(numbers_.of(rank_, of)));
+  if (of.code == Code::kSend)
+    timeline_.events[static_cast<std::size_t>(transfers_.at(static_cast<std::int64_t>(numbers_.of(rank_, of))))].end =
+        now();
   if (of.code == Code::kReduce) store(of.bucket).finish_reduce();
   if (of.code != Code::kSend) return;
   Instance& sent = instance(of.unit, message_slot(rank_, of), of.microbatch);

@@ -177,6 +177,8 @@ class Executor {
   Payload message(const Instruction& instruction);
   void finish(std::int32_t started);
   void begin_event() { event_start_ = now(); }
+  void begin_run(const Instruction& instruction);
+  void end_run(const Instruction& instruction, Seconds start);
   void end_event(const std::string& what, Bytes bytes = {});
   Seconds now() const;
 
@@ -208,6 +210,9 @@ class Executor {
   std::int64_t updates_ = 0;
   Timeline timeline_;
   Seconds event_start_;
+  int action_ = -1;                        // event of the action that is under way
+  std::map<std::int64_t, int> transfers_;  // by message: its event
+  std::vector<std::int64_t> taken_;        // messages that the next action takes
 };
 
 /// Bytes that the loader's tensors of a step take, and state bytes per parameter element, for plan_memory.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -165,6 +166,8 @@ class Run {
   Bytes resident_before_;
   std::vector<Seconds> times_;
   std::map<std::string, Seconds> time_by_what_;
+  std::mutex mutex_;
+  std::vector<Timeline> last_steps_;  // of the ranks that are threads
 };
 
 void Run::require_output() const {
@@ -209,6 +212,10 @@ void Run::train(Communicator& world) {
     give_up_if_bad(result, step, skipped_in_a_row, is_last);
     if (is_last) break;
   }
+  {
+    const std::lock_guard lock(mutex_);
+    last_steps_.push_back(executor.timeline());
+  }
   world.enter(Phase::kSaving);
   if (world.rank() == 0) summarise(executor);
   if (!config_.output.empty()) save(executor, world.rank() == 0);
@@ -247,7 +254,13 @@ void Run::summarise(const Executor& executor) {
   for (int t = 0; t < kNumMemoryTags; ++t)
     summary_.peak_by_tag[static_cast<std::size_t>(t)] = executor.pool().at_peak()[static_cast<std::size_t>(t)];
   summary_.resident_peak = resident_peak();
-  summary_.predicted_resident = resident_before_ + executor.memory_plan().peak * ranks_in_process_;
+  // All ranks as threads, or this one alone.
+  Bytes pools = executor.memory_plan().peak;
+  if (ranks_in_process_ > 1) {
+    pools = {};
+    for (const MemoryPlan& plan : prepared_.memory) pools += plan.peak * prepared_.program.mesh.num_ranks();
+  }
+  summary_.predicted_resident = resident_before_ + pools;
 }
 
 void Run::save(Executor& executor, bool is_first) {
@@ -275,6 +288,7 @@ RunSummary Run::finish(double peak_flops) {
   summary_.tokens_per_s =
       static_cast<double>(config_.workload.global_batch * config_.workload.sequence) / summary_.step_time.value;
   summary_.mfu = model_flops(prepared_.program) / summary_.step_time.value / summary_.peak_flops;
+  summary_.last_step = join(last_steps_);
   summary_.time_by_what.assign(time_by_what_.begin(), time_by_what_.end());
   std::stable_sort(summary_.time_by_what.begin(), summary_.time_by_what.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
@@ -352,6 +366,9 @@ Value to_value(const RunSummary& s) {
     g.set("dp_shard_cp", b[Group::kZero].value);
     g.set("dp_replicate", b[Group::kReplicas].value);
     g.set("data", b[Group::kData].value);
+    g.set("tp", b[Group::kTensor].value);
+    g.set("cp", b[Group::kContext].value);
+    g.set("copies", b[Group::kCopies].value);
     g.set("holders", b[Group::kHolders].value);
     g.set("world", b[Group::kWorld].value);
     g.set("messages", b.messages.value);

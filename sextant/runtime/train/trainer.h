@@ -29,6 +29,7 @@ struct RunSummary {
   Bytes resident_peak, predicted_resident;  ///< of the process
   StepBytes comm, predicted_comm;           ///< of the first rank, all steps
   std::vector<std::pair<std::string, Seconds>> time_by_what;
+  Timeline last_step;  ///< of the ranks of this process
 };
 Value to_value(const RunSummary& summary);
 
