@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 
 #include "sextant/runtime/comm/threads.h"
 #include "sextant/runtime/train/trainer.h"
@@ -63,33 +62,9 @@ void measure(Case& c) {
   c.seconds.push_back(times[times.size() / 2]);
   if (program.by_pp.size() == 1) return;
 
-  // From the first action's start to the last one's end; work is what is done within units. Times of units by pass.
-  double start = 1e300, end = 0, most = 0;
-  Prices prices;
-  for (std::size_t pp = 0; pp < last.size(); ++pp) {
-    std::map<std::pair<std::string, EventKind>, std::pair<double, int>> units;
-    double work = 0;
-    for (const Event& e : last[pp].events) {
-      if (!holds_others(e.kind) || e.microbatch >= 0) continue;  // units
-      start = std::min(start, e.start.value), end = std::max(end, e.end.value);
-      auto& [sum, count] = units[{e.what, e.kind}];
-      sum += (e.end - e.start).value, ++count;
-      work += (e.end - e.start).value;
-    }
-    most = std::max(most, work);
-    auto& list = prices.units.emplace_back();
-    for (const Unit& unit : program.by_pp[pp].units) {
-      const auto mean = [&](EventKind kind) {
-        const auto found = units.find({unit.name, kind});
-        return Seconds{found == units.end() ? 0 : found->second.first / found->second.second};
-      };
-      const bool split = units.contains({unit.name, EventKind::kWeightGradient});
-      list.push_back({mean(EventKind::kForward), split ? mean(EventKind::kInputGradient) : mean(EventKind::kBackward),
-                      split ? mean(EventKind::kWeightGradient) : Seconds{}});
-    }
-  }
-  c.wall.push_back(1 - most / (end - start));
-  c.virtually.push_back(report(program, run_virtually(program, prices)).bubble_fraction);
+  const Timeline step = join(last);
+  c.wall.push_back(measured_bubble(step));
+  c.virtually.push_back(report(program, run_virtually(program, measured_prices(program, step))).bubble_fraction);
 }
 
 double median(std::vector<double> v) {

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstring>
 #include <iostream>
+#include <set>
 #include <thread>
 
 #include "cli/cli.h"
@@ -17,6 +18,7 @@
 #include "sextant/program/program.h"
 #include "sextant/runtime/kernels/gemm.h"
 #include "sextant/runtime/train/trainer.h"
+#include "sextant/sim/virtual_run.h"
 #include "sextant/trace/gantt.h"
 
 namespace sextant::cli {
@@ -119,9 +121,21 @@ void print_summary(const RunSummary& s, const RunConfig& config) {
   group("sums over holders of a weight", s.comm[Group::kHolders]);
   group("stage borders", s.comm.messages);
   group("loss, norm and token counts", s.comm[Group::kData] + s.comm[Group::kWorld]);
-  if (config.plan.pp > 1)
+  if (config.plan.pp > 1) {
     std::cerr << "\nThe last step (seconds; ranks by number):\n"
               << gantt_text(s.last_step, {.columns = 100, .colour = isatty(STDERR_FILENO) != 0});
+    const Program program =
+        build_program(build_model(config.model, sizes_of(config.plan, config.workload)), config.plan);
+    // Where ranks are processes, each knows its own times only.
+    std::set<int> ranks;
+    for (const Event& e : s.last_step.events) ranks.insert(e.rank);
+    if (static_cast<int>(ranks.size()) == program.num_ranks())
+      std::cerr << "Bubble: " << std::lround(100 * measured_bubble(s.last_step)) << "% of the step, "
+                << std::lround(
+                       100 *
+                       report(program, run_virtually(program, measured_prices(program, s.last_step))).bubble_fraction)
+                << "% in virtual time with the same times of units\n";
+  }
   std::cerr << "\nSpeed: " << human(s.tokens_per_s, "tok/s") << ", " << human(s.step_time) << " a step (median), "
             << std::lround(100 * s.mfu) << "% of the measured peak of " << human(s.peak_flops, "FLOP/s") << "\n";
   std::cerr << "Loss: " << s.losses.front() << " -> " << s.losses.back()

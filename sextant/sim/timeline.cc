@@ -49,12 +49,11 @@ Timeline timeline_of(const Program& program, const VirtualRun& run) {
             waited.clear();
           }
           out.events[static_cast<std::size_t>(action)].end = span.end;
-          if (stage.last_unit > stage.first_unit)
-            out.events.push_back({.what = list.units[static_cast<std::size_t>(instruction.unit)].name,
-                                  .start = span.start,
-                                  .end = span.end,
-                                  .rank = pp,
-                                  .kind = kind_of(instruction)});
+          out.events.push_back({.what = list.units[static_cast<std::size_t>(instruction.unit)].name,
+                                .start = span.start,
+                                .end = span.end,
+                                .rank = pp,
+                                .kind = kind_of(instruction)});
           break;
         }
         case Code::kSend:

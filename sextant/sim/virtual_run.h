@@ -14,6 +14,12 @@ struct Prices {
 /// through all of them.
 Prices equal_prices(const Program& program, std::array<Seconds, 3> times, Seconds latency = {});
 
+/// Means of what units took in a measured step (events that hold others and are no actions), by coordinate and pass.
+Prices measured_prices(const Program& program, const Timeline& measured);
+/// Share of a measured step, from its first unit's start to its last one's end, in which the coordinate that works most
+/// does not: what RunReport::bubble_fraction is in virtual time.
+double measured_bubble(const Timeline& measured);
+
 struct Span {
   Seconds start, end;
 };

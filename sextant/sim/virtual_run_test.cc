@@ -372,6 +372,22 @@ TEST(VirtualRun, LiveOverTimeByHand) {
   }
 }
 
+// A timeline's own times, run again, are that timeline: what was measured can be compared with what would be expected.
+TEST(VirtualRun, MeasuredTimesGiveTheSameRun) {
+  for (const char* kind : {"1f1b", "zb-v", "dualpipe", "interleaved"}) {
+    const Program program = build_program(make_schedule(find_schedule(kind), {4, 8}), 2);
+    Prices prices = equal_prices(program, {Seconds{1}, {1.2}, {.8}});
+    for (std::size_t pp = 0; pp < prices.units.size(); ++pp)
+      for (std::size_t u = 0; u < prices.units[pp].size(); ++u)
+        prices.units[pp][u][0].value += 0.1 * static_cast<double>(pp + u);
+    const VirtualRun run = run_virtually(program, prices);
+    const Timeline timeline = timeline_of(program, run);
+    EXPECT_NEAR(run_virtually(program, measured_prices(program, timeline)).makespan.value, run.makespan.value, 1e-9)
+        << kind;
+    EXPECT_NEAR(measured_bubble(timeline), report(program, run).bubble_fraction, 1e-9) << kind;
+  }
+}
+
 // All shapes up to P 8, V 4, M 32 that a kind takes.
 void for_each_valid(const auto& body) {
   for (const ScheduleKind& kind : schedule_kinds())

@@ -318,10 +318,10 @@ bool Fabric::finish(std::uint64_t ticket, bool block) {
     const auto find = [&]() -> std::pair<int, std::string> {
       for (const Sent& s : sends_)
         if (s.ticket == ticket)
-          return {peer(s.to).world_rank, str("send to rank ", peer(s.to).world_rank, ", tag ", s.tag)};
+          return {peer(s.to).world_rank, str("send to rank ", peer(s.to).world_rank, ", tag ", s.tag, s.site)};
       for (const Expected& e : recvs_)
         if (e.ticket == ticket)
-          return {peer(e.from).world_rank, str("recv from rank ", peer(e.from).world_rank, ", tag ", e.tag)};
+          return {peer(e.from).world_rank, str("recv from rank ", peer(e.from).world_rank, ", tag ", e.tag, e.site)};
       return {-1, ""};
     };
     if (!block) {
@@ -604,6 +604,12 @@ std::size_t Fabric::remote_index(int rank) const {
   return index;
 }
 
+namespace {
+
+std::string at_site(const Fingerprint& print) { return print.site[0] ? str(" at ", print.site) : ""; }
+
+}  // namespace
+
 Pending Fabric::send(Payload data, int to, int tag, Site site) {
   check(to >= 0 && to < size(), "a message goes to a rank of the group");
   const Fingerprint p = print(What::kSend, data, data.count, to, site);
@@ -613,7 +619,8 @@ Pending Fabric::send(Payload data, int to, int tag, Site site) {
             tag,
             {data, data, {}},
             peer(to).is_remote,
-            end_.record({id_, mail_, p, steady_seconds(), 0})};
+            end_.record({id_, mail_, p, steady_seconds(), 0}),
+            at_site(p)};
   if (sent.is_remote) {
     const int world_rank = peer(to).world_rank;
     Note note{Note::Kind::kLetter, id_, 0, p, 0, 0, end_.wire()->new_channel(world_rank), tag};
@@ -640,7 +647,8 @@ Pending Fabric::send(Payload data, int to, int tag, Site site) {
 Pending Fabric::recv(Payload data, int from, int tag, Site site) {
   check(from >= 0 && from < size(), "a message comes from a rank of the group");
   const Fingerprint p = print(What::kRecv, data, data.count, from, site);
-  recvs_.push_back({kMail + mail_++, data, from, tag, {}, end_.record({id_, mail_, p, steady_seconds(), 0})});
+  recvs_.push_back(
+      {kMail + mail_++, data, from, tag, {}, end_.record({id_, mail_, p, steady_seconds(), 0}), at_site(p)});
   return {*this, recvs_.back().ticket};
 }
 

@@ -75,6 +75,7 @@ class Fabric final : public Communicator, private Active {
     Reached data;
     bool is_remote = false;
     std::uint64_t record = 0;
+    std::string site;
   };
   struct Expected {
     std::uint64_t ticket;
@@ -82,6 +83,7 @@ class Fabric final : public Communicator, private Active {
     int from, tag;
     std::optional<Wire::Request> request;
     std::uint64_t record = 0;
+    std::string site;
   };
 
   void advance() override;

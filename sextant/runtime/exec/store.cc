@@ -21,7 +21,8 @@ BucketStore::BucketStore(const Program& program, const Bucket& bucket, int pp, c
       dtype_(program.dtype),
       unit_(size_of(program.dtype)),
       shard_(slice_of(bucket.elements, zero.size(), zero.rank())),
-      site_("gradients of " + bucket.name),
+      gradients_site_("gradients of " + bucket.name),
+      parameters_site_("parameters of " + bucket.name),
       has_contribution_(bucket.parameters.size(), 0) {
   const auto take = [&](std::int64_t elements, MemoryTag which) {
     const Bytes bytes{elements * unit_};
@@ -59,7 +60,7 @@ void BucketStore::prepare_gradients() {
 Pending BucketStore::unshard() {
   gathered_ = Buffer(*pool_, {bucket_->elements * unit_}, tag(MemoryTag::kGathered));
   return zero_->all_gather(payload_of(parameters_.data(), shard_.size()),
-                           payload_of(gathered_.data(), bucket_->elements), site_);
+                           payload_of(gathered_.data(), bucket_->elements), parameters_site_);
 }
 
 Pending BucketStore::reduce() {
@@ -67,8 +68,8 @@ Pending BucketStore::reduce() {
     if (!has_contribution_[i])
       std::memset(gradient(static_cast<int>(i)), 0, static_cast<std::size_t>(placed(static_cast<int>(i)).size * unit_));
   const Payload all = payload_of(whole_gradients(), bucket_->elements);
-  if (zero_stage_ == 0) return zero_->all_reduce(all, site_);
-  return zero_->reduce_scatter(all, payload_of(at(whole_gradients(), shard_.begin), shard_.size()), site_);
+  if (zero_stage_ == 0) return zero_->all_reduce(all, gradients_site_);
+  return zero_->reduce_scatter(all, payload_of(at(whole_gradients(), shard_.begin), shard_.size()), gradients_site_);
 }
 
 void BucketStore::finish_reduce() {
@@ -91,7 +92,7 @@ void BucketStore::finish_reduce() {
 
 Pending BucketStore::gather_parameters() {
   return zero_->all_gather(payload_of(at(parameters_.data(), shard_.begin), shard_.size()),
-                           payload_of(parameters_.data(), bucket_->elements), site_);
+                           payload_of(parameters_.data(), bucket_->elements), parameters_site_);
 }
 
 Payload BucketStore::gradients_within(std::int64_t begin, std::int64_t end) const {

@@ -70,7 +70,7 @@ class BucketStore {
   DType dtype_;
   std::int64_t unit_;  // bytes of an element
   Slice shard_;        // of the bucket's elements
-  Site site_;
+  Site gradients_site_, parameters_site_;
   Buffer parameters_, gradients_, state_;
   Buffer gathered_, whole_gradients_;
   std::vector<char> has_contribution_, counts_;  // per parameter
