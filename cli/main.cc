@@ -13,7 +13,7 @@
 namespace sextant::cli {
 namespace {
 
-const Command* const kCommands[] = {&train, &generate, &data, &check, &verify, &schedule, &presets, &doctor};
+const Command* const kCommands[] = {&train, &generate, &data, &check, &verify, &schedule, &compare, &presets, &doctor};
 
 std::string overview() {
   std::string out =

@@ -49,6 +49,26 @@ with tempfile.TemporaryDirectory() as folder:
     assert checked["valid"] and checked["ranks"] == 2 and checked["predicted_peak_memory_bytes"] == summary["predicted_peak_memory_bytes"]
     assert 3 * checked["predicted_comm_bytes"] == summary["predicted_comm_bytes"]
 
+    # A mixed plan: proved, trained with every promise kept, traced, compared with another.
+    mixed = ["plan.tp=2", "plan.pp=2", "plan.dp_shard=2", "plan.zero=3", "plan.num_microbatches=2"]
+    verdict = json.loads(run("verify", run_file, *mixed, "--json"))
+    assert verdict["proved"] and verdict["ranks"] == 8 and verdict["worst_relative_error"] < 1e-10 and verdict["bytes_match"] and verdict["peak_memory_match"]
+    assert verdict["worst_tensor"].startswith(("gradient of ", "weight ", "loss", "gradient norm"))
+    run("train", run_file, *mixed, "train.steps=3", f"--json={folder}/mixed.json", "--trace", folder + "/trace.json", f"train.output={folder}/mixed")
+    ours = json.load(open(folder + "/mixed.json"))
+    assert ours["comm_bytes"] == ours["predicted_comm_bytes"] > 0 and ours["peak_memory_bytes"] == ours["predicted_peak_memory_bytes"]
+    assert ours["comm_by_group_bytes"] == ours["predicted_comm_by_group_bytes"] and ours["comm_by_group_bytes"]["messages"] > 0
+    assert all(abs(x - y) < 1e-4 * y for x, y in zip(ours["losses"], summary["losses"])), (ours["losses"], summary["losses"])
+    events = json.load(open(folder + "/trace.json"))["traceEvents"]
+    assert {e["pid"] for e in events} == set(range(8)) and sum(e["ph"] == "s" for e in events) == sum(e["ph"] == "f" for e in events) > 0
+    again = json.loads(run("train", run_file, f"train.initial_weights={folder}/mixed", "--json"))["losses"][0]
+    other = json.loads(run("train", run_file, *mixed, f"train.initial_weights={folder}/mixed", "--json"))["losses"][0]
+    assert abs(again - other) < 1e-5 * again
+    with open(folder + "/one.json", "w") as file:
+        file.write(json.dumps(summary))
+    compared = json.loads(run("compare", folder + "/one.json", folder + "/mixed.json", "--json"))
+    assert compared["fields"]["final_loss"]["a"] == summary["final_loss"] and compared["b_over_a"] > 0 and compared["time_by_what"]
+
     run("data", folder + "/text.txt", folder + "/short.txt", "--out", folder + "/two.tokens")
     tokens = json.loads(run("data", folder + "/text.txt", folder + "/short.txt", "--out", folder + "/two.tokens", "--json"))
     seconds = tokens.pop("seconds")
@@ -123,7 +143,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert "REDUCE" in program_text and "unit L00" in program_text
 
 # Every example that the help prints names real options, commands and files.
-for command in ("train", "generate", "data", "check", "verify", "schedule", "presets"):
+for command in ("train", "generate", "data", "check", "verify", "schedule", "compare", "presets"):
     text = run(command, "--help")
     examples = re.findall(r"^  sextant (\S+)(.*)$", text, flags=re.M)
     assert examples, command
