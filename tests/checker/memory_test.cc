@@ -116,5 +116,32 @@ TEST(Memory, TrafficByZeroStage) {
   EXPECT_LE(2 * bytes(3, 1), 3 * bytes(0, 1));
 }
 
+// A GPT layer keeps its input, two norms, q, k, v, the attention's output and log-sum-exp, the first residual, and up
+// and act of four widths: 16 s b h + a s b + 4 s b elements (in bf16 with float32 statistics 32 s b h + 4 a s b + 16 s
+// b bytes).
+TEST(Memory, ActivationsOfAGptLayer) {
+  for (const int tp : {1, 2, 4}) {
+    ModelConfig config = tiny_gpt2(1, 0);
+    config.width = 32, config.head_width = 8, config.ffn_width = 128;
+    Plan plan;
+    plan.tp = tp, plan.microbatch_size = 3;
+    const std::int64_t s = 16, b = 3, h = 32, a = 4;
+    const Model model = build_model(config, sizes_of(plan, {s, b, DType::kF32}));
+    for (const bool sp : {false, true}) {
+      if (sp && tp == 1) continue;
+      plan.sequence_parallel = sp;
+      const LayerSplit split = split_of(plan);
+      const Unit unit = lower(model.layers[1], split);
+      std::int64_t elements = local_elements(unit.slots[static_cast<std::size_t>(unit.input)].spec, split.mesh);
+      for (const Slot& slot : unit.slots)
+        if (slot.life == Life::kKept) elements += local_elements(slot.spec, split.mesh);
+      // What tp splits by heads and widths: q, k, v, attention, up, act: 12 of 16. The rest only sequence parallelism.
+      const std::int64_t rest = 4 * s * b * h + 4 * s * b;
+      EXPECT_EQ(elements, (12 * s * b * h + a * s * b) / tp + (sp ? rest / tp : rest))
+          << "tp " << tp << (sp ? " sp" : "");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sextant
