@@ -55,13 +55,6 @@ class Across final : public AcrossRanks {
   Site site_;
 };
 
-std::vector<int> ranks_where(const MeshSizes& mesh, const auto& belongs) {
-  std::vector<int> ranks;
-  for (int r = 0; r < mesh.num_ranks(); ++r)
-    if (belongs(coordinates_of(r, mesh))) ranks.push_back(r);
-  return ranks;
-}
-
 }  // namespace
 
 Bytes data_bytes(const Program& program, int pp) {
@@ -78,8 +71,9 @@ Bytes state_bytes_per_element(const Program& program, OptimizerKind kind) {
 Executor::Executor(const Program& program, const KernelTable& kernels, Communicator& world,
                    const ExecutorOptions& options)
     : program_(program),
-      pp_(world.rank() / program.mesh.num_ranks()),
-      own_(coordinates_of(world.rank() % program.mesh.num_ranks(), program.mesh)),
+      groups_(program, world),
+      pp_(groups_.pp()),
+      own_(groups_.at()),
       rank_(program.by_pp.at(static_cast<std::size_t>(pp_))),
       options_(options),
       memory_(plan_memory(program, pp_, state_bytes_per_element(program, options_.optimizer.kind),
@@ -90,46 +84,10 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
       team_(options_.threads, options_.spin),
       world_(world),
       numbers_(program) {
-  check(world.size() == program.num_ranks(), "the world has as many ranks as the program");
-
-  // Ranks of some pipeline coordinates whose mesh coordinates are as wanted.
-  const auto group = [&](const std::vector<int>& coordinates, const auto& belongs) {
-    std::vector<int> ranks;
-    for (const int pp : coordinates)
-      for (const int r : ranks_where(program.mesh, belongs)) ranks.push_back(pp * program.mesh.num_ranks() + r);
-    return world.group(ranks);
-  };
-  std::vector<int> all(program.by_pp.size());
-  for (std::size_t pp = 0; pp < all.size(); ++pp) all[pp] = static_cast<int>(pp);
-  const auto same_place = [&](const Coordinates& c) {
-    return c.tp == own_.tp && c.cp == own_.cp && c.dp_shard == own_.dp_shard && c.dp_replicate == own_.dp_replicate;
-  };
-  zero_ = group({pp_}, [&](const Coordinates& c) { return c.tp == own_.tp && c.dp_replicate == own_.dp_replicate; });
-  replicas_ = group(
-      {pp_}, [&](const Coordinates& c) { return c.tp == own_.tp && c.cp == own_.cp && c.dp_shard == own_.dp_shard; });
-  data_group_ = group({pp_}, [&](const Coordinates& c) { return c.tp == own_.tp; });
-  tensor_ = group({pp_}, [&](const Coordinates& c) {
-    return c.cp == own_.cp && c.dp_shard == own_.dp_shard && c.dp_replicate == own_.dp_replicate;
-  });
-  context_ = group({pp_}, [&](const Coordinates& c) {
-    return c.tp == own_.tp && c.dp_shard == own_.dp_shard && c.dp_replicate == own_.dp_replicate;
-  });
-  for (const Bucket& bucket : rank_.buckets)
-    for (const RestSum& sum : bucket.rest)
-      if (sum.group == Group::kCopies && !copies_[sum.copies])
-        copies_[sum.copies] = group({pp_}, [&](const Coordinates& c) {
-          return c.tp / sum.copies == own_.tp / sum.copies && c.cp == own_.cp && c.dp_shard == own_.dp_shard &&
-                 c.dp_replicate == own_.dp_replicate;
-        });
-  everybody_ = group(all, [](const Coordinates&) { return true; });
-  pipeline_ = group(all, same_place);
-  for (const Bucket& bucket : rank_.buckets)
-    if (bucket.holders.size() > 1 && !holders_[bucket.holders])
-      holders_[bucket.holders] = group(bucket.holders, same_place);
-
   for (std::size_t b = 0; b < rank_.buckets.size(); ++b) {
     const Bucket& bucket = rank_.buckets[b];
-    buckets_.emplace_back(program, bucket, pp_, own_, *zero_, pool_, state_values(options_.optimizer.kind));
+    buckets_.emplace_back(program, bucket, pp_, own_, groups_[Group::kZero], pool_,
+                          state_values(options_.optimizer.kind));
     for (std::size_t i = 0; i < bucket.parameters.size(); ++i)
       placed_.emplace(bucket.parameters[i].spec.name,
                       PlacedAt{static_cast<int>(b), static_cast<int>(i), bucket.parameters[i].size,
@@ -346,11 +304,11 @@ void Executor::run(const Instruction& instruction) {
     }
     if (ready[s].conversion) {
       check(!add[0], "a conversion is the first to write");
-      run_conversion(*ready[s].conversion, reads[0], writes[0], axis_group(ready[s].conversion->axis), scratch.data(),
+      run_conversion(*ready[s].conversion, reads[0], writes[0], groups_.over(ready[s].conversion->axis), scratch.data(),
                      ready[s].site);
     } else {
       std::optional<Across> across;
-      if (!step.inside.empty()) across.emplace(axis_group(step.inside[0].axis), ready[s].site);
+      if (!step.inside.empty()) across.emplace(groups_.over(step.inside[0].axis), ready[s].site);
       ready[s].kernel({*step.op, step.pass, reads, writes, std::span(add).first(writes.size()), scratch.data(), team_,
                        options_.seed, 1.0 / static_cast<double>(std::max<std::int64_t>(1, result_.tokens)),
                        across ? &*across : nullptr});
@@ -375,19 +333,16 @@ double Executor::count_tokens() {
     const auto* values = labels->buffer.as<std::int32_t>();
     for (std::int64_t i = 0; i < labels->elements * program_.num_microbatches; ++i) valid += values[i] >= 0;
   }
-  data_group_->all_reduce({&valid, 1, DType::kF64}, "count of valid tokens").wait();
+  groups_[Group::kData].all_reduce({&valid, 1, DType::kF64}, "count of valid tokens").wait();
   return valid;
 }
 
 void Executor::reduce_rest(int bucket) {
   const BucketStore& b = store(bucket);
-  for (const RestSum& sum : b.bucket().rest) {
-    Communicator* const with = sum.group == Group::kHolders  ? holders_.at(b.bucket().holders).get()
-                               : sum.group == Group::kTensor ? tensor_.get()
-                               : sum.group == Group::kCopies ? copies_.at(sum.copies).get()
-                                                             : replicas_.get();
-    with->all_reduce(b.gradients_within(sum.begin, sum.end), Site("last sums of " + b.bucket().name)).wait();
-  }
+  for (const RestSum& sum : b.bucket().rest)
+    groups_.of(b.bucket(), sum)
+        .all_reduce(b.gradients_within(sum.begin, sum.end), Site("last sums of " + b.bucket().name))
+        .wait();
 }
 
 // Loss and norm are sums over all ranks, so every rank decides alike.
@@ -445,18 +400,18 @@ StepResult Executor::step(double rate, bool wish_to_stop) {
         pending_[index] = store(instruction.bucket).gather_parameters();
         break;
       case Code::kSend:
-        pending_[index] =
-            pipeline_->send(message(instruction), instruction.peer, static_cast<int>(numbers_.of(rank_, instruction)),
-                            Site(to_string(rank_, instruction)));
+        pending_[index] = groups_.pipeline().send(message(instruction), instruction.peer,
+                                                  static_cast<int>(numbers_.of(rank_, instruction)),
+                                                  Site(to_string(rank_, instruction)));
         break;
       case Code::kRecv: {
         const int slot = message_slot(rank_, instruction);
         const Unit& unit = rank_.units[static_cast<std::size_t>(instruction.unit)];
         instance(instruction.unit, slot, instruction.microbatch) = {
             pool_.allocate(slot_bytes(unit, slot, program_.mesh), tag(MemoryTag::kBoundary)), true};
-        pending_[index] =
-            pipeline_->recv(message(instruction), instruction.peer, static_cast<int>(numbers_.of(rank_, instruction)),
-                            Site(to_string(rank_, instruction)));
+        pending_[index] = groups_.pipeline().recv(message(instruction), instruction.peer,
+                                                  static_cast<int>(numbers_.of(rank_, instruction)),
+                                                  Site(to_string(rank_, instruction)));
         break;
       }
       case Code::kWait:
@@ -470,7 +425,7 @@ StepResult Executor::step(double rate, bool wish_to_stop) {
         double sums[kNormValues] = {loss_.data() && own_.tp == 0 ? *loss_.as<double>() : 0, wish_to_stop ? 1.0 : 0.0,
                                     0};
         for (const BucketStore& bucket : buckets_) sums[2] += bucket.sum_of_squares(team_);
-        everybody_->all_reduce({sums, kNormValues, DType::kF64}, "loss, norm and wish to stop").wait();
+        groups_[Group::kWorld].all_reduce({sums, kNormValues, DType::kF64}, "loss, norm and wish to stop").wait();
         result_.loss = result_.tokens > 0 ? sums[0] / static_cast<double>(result_.tokens) : 0;
         result_.stop = sums[1] > 0;
         result_.grad_norm = std::sqrt(sums[2]);
@@ -545,20 +500,6 @@ View Executor::forward() {
   const int output = rank_.units.back().output;
   check(output >= 0, "a model built to generate ends in logits");
   return {instance(num_units - 1, output, 0).data, &units_.back().specs[static_cast<std::size_t>(output)]};
-}
-
-StepBytes Executor::received() const {
-  StepBytes bytes;
-  bytes[Group::kZero] = zero_->received();
-  bytes[Group::kReplicas] = replicas_->received();
-  bytes[Group::kData] = data_group_->received();
-  bytes[Group::kTensor] = tensor_->received();
-  bytes[Group::kContext] = context_->received();
-  for (const auto& [number, group] : copies_) bytes[Group::kCopies] += group->received();
-  bytes[Group::kWorld] = everybody_->received();
-  for (const auto& [coordinates, group] : holders_) bytes[Group::kHolders] += group->received();
-  bytes.messages = pipeline_->received();
-  return bytes;
 }
 
 StepBytes Executor::promised() const { return promised_bytes(program_, pp_, own_); }

@@ -7,6 +7,7 @@
 #include "sextant/program/messages.h"
 #include "sextant/program/slices.h"
 #include "sextant/runtime/comm/communicator.h"
+#include "sextant/runtime/exec/rank_groups.h"
 #include "sextant/runtime/exec/store.h"
 #include "sextant/runtime/kernels/kernel.h"
 #include "sextant/runtime/memory/pool.h"
@@ -121,9 +122,9 @@ class Executor {
 
   const Pool& pool() const { return pool_; }
   const MemoryPlan& memory_plan() const { return memory_; }
-  StepBytes received() const;                             ///< so far, by group
-  StepBytes promised() const;                             ///< of one step on this rank
-  const Timeline& timeline() const { return timeline_; }  ///< of the last step
+  StepBytes received() const { return groups_.received(); }  ///< so far, by group
+  StepBytes promised() const;                                ///< of one step on this rank
+  const Timeline& timeline() const { return timeline_; }     ///< of the last step
   std::int64_t updates() const { return updates_; }
 
  private:
@@ -170,7 +171,6 @@ class Executor {
   Instance& instance(int unit, int slot, int microbatch);
   void hand_over(int from_unit, int from_slot, int to_unit, int to_slot, int microbatch);
   int neighbour(int unit, int direction) const;
-  Communicator& axis_group(Axis axis) { return axis == Axis::kTp ? *tensor_ : *context_; }
   void reduce_rest(int bucket);
   double count_tokens();
   void decide();
@@ -183,6 +183,7 @@ class Executor {
   Seconds now() const;
 
   const Program& program_;
+  const RankGroups groups_;
   const int pp_;  // pipeline coordinate
   const Coordinates own_;
   const RankProgram& rank_;
@@ -191,10 +192,6 @@ class Executor {
   Pool pool_;
   Team team_;
   Communicator& world_;
-  std::unique_ptr<Communicator> zero_, replicas_, data_group_, tensor_, context_, everybody_;
-  std::map<int, std::unique_ptr<Communicator>> copies_;                // by number: neighbours in tp
-  std::unique_ptr<Communicator> pipeline_;                             // equal mesh coordinates, in order of pp
-  std::map<std::vector<int>, std::unique_ptr<Communicator>> holders_;  // by pipeline coordinates
   std::vector<ReadyUnit> units_;
   std::vector<BucketStore> buckets_;
   std::map<std::string, PlacedAt> placed_;
