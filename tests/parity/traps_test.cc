@@ -1,0 +1,99 @@
+// Traps of docs/traps.md that a proof with even data and SGD would not meet, each under several splits.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "sextant/base/errors.h"
+#include "tests/support/parity.h"
+
+namespace sextant {
+namespace {
+
+struct Split {
+  std::string name;
+  Plan plan;
+};
+
+// One plan of each kind, and mixtures; microbatch_size 1.
+std::vector<Split> splits() {
+  return {{"zero 1", {.dp_shard = 2, .zero = 1, .num_microbatches = 2}},
+          {"zero 3, replicas",
+           {.dp_replicate = 2, .dp_shard = 2, .zero = 3, .reduce = GradientReduce::kMicrobatch, .num_microbatches = 1}},
+          {"tp 4", {.tp = 4, .num_microbatches = 4}},
+          {"tp 2 sp", {.tp = 2, .sequence_parallel = true, .num_microbatches = 4}},
+          {"cp 4 zigzag", {.cp = 4, .cp_slices = Slices::kZigzag, .num_microbatches = 4}},
+          {"pp 2 zb-v", {.pp = 2, .schedule = "zb-v", .num_microbatches = 4}},
+          {"pp 2 dualpipe", {.pp = 2, .schedule = "dualpipe", .num_microbatches = 4}},
+          {"dp 2 tp 2 pp 2 zero 3", {.dp_shard = 2, .tp = 2, .pp = 2, .zero = 3, .num_microbatches = 2}},
+          {"cp 2 tp 2 sp pp 2 zero 2",
+           {.cp = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .zero = 2, .num_microbatches = 4}}};
+}
+
+// Runs `change`d proofs under every split against one rank.
+void prove_all(const ModelConfig& model, const auto& change) {
+  ProofRun one = run_of(model, 4, 1, 1);
+  change(one);
+  const ProofOutcome wanted = prove(one);
+  for (const Split& split : splits()) {
+    ProofRun run = one;
+    run.plan = split.plan;
+    ASSERT_TRUE(violations(run.plan, run.model, run.workload).empty()) << split.name;
+    const ProofOutcome got = prove(run);
+    expect_equal(got, wanted, split.name);
+    EXPECT_EQ(got.initial, wanted.initial) << split.name << ": initial values depend on the layout";  // T18
+  }
+}
+
+TEST(Traps, InitialValuesDoNotDependOnTheLayout) {  // T18, and K10: the padded vocabulary
+  for (const ModelConfig& model : {tiny_gpt2(3), tiny_llama(3), tiny_llama(3, 0.1, true)})
+    prove_all(model, [](ProofRun&) {});
+}
+
+TEST(Traps,
+     AdamWUnderEverySplit) {  // Z10, Z13, T8, N3: decay of matrices only, state in shards, clipping by the whole norm
+  for (const ModelConfig& model : {tiny_gpt2(3), tiny_llama(3)})
+    prove_all(model, [](ProofRun& run) {
+      run.optimizer = {.kind = OptimizerKind::kAdamW,
+                       .learning_rate = 0.01,
+                       .epsilon = 1e-3,  // of the size of gradients, so that Adam does not blow up their rounding
+                       .weight_decay = 0.5,
+                       .clip_norm = 0.5,
+                       .schedule = LrSchedule::kConstant};
+    });
+}
+
+TEST(Traps, OneValidTokenInOneChunk) {  // L3, T13: all other labels are ignored, on all cp ranks but one
+  prove_all(tiny_llama(3), [](ProofRun& run) { run.source = samples_with_valid(37, {1, 0, 0, 2}); });
+}
+
+TEST(Traps, HugeLogitsInOneShard) {  // T11: the maximum is that of all shards
+  ModelConfig model = tiny_llama(3, 0);
+  model.head_softcap = 0;
+  for (const double deviation : {5.0, 40.0}) {
+    model.initial_deviation = deviation;
+    ProofRun one = run_of(model, 4, 1, 1);
+    one.steps = 1;
+    const ProofOutcome wanted = prove(one);
+    ASSERT_TRUE(std::isfinite(wanted.results[0].loss));
+    EXPECT_GT(wanted.results[0].loss, 10);
+    for (const int tp : {2, 4}) {
+      ProofRun run = one;
+      run.plan = {.tp = tp, .num_microbatches = 4};
+      const ProofOutcome got = prove(run);
+      EXPECT_NEAR(got.results[0].loss / wanted.results[0].loss, 1, kTolerance) << "tp " << tp;
+    }
+  }
+}
+
+TEST(Traps, MoreRanksThanElements) {  // Z2: shards of padding only
+  ModelConfig model = tiny_llama(2, 0);
+  const ProofOutcome wanted = prove(run_of(model, 8, 1, 1));
+  for (const int zero : {1, 2, 3}) {
+    ProofRun run = run_of(model, 8, 8, 1, {1});
+    run.plan.zero = zero;
+    expect_equal(prove(run), wanted, str("zero ", zero));
+  }
+}
+
+}  // namespace
+}  // namespace sextant
