@@ -1,6 +1,7 @@
 // Traps of docs/traps.md that a proof with even data and SGD would not meet, each under several splits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "sextant/base/errors.h"
@@ -83,6 +84,56 @@ TEST(Traps, HugeLogitsInOneShard) {  // T11: the maximum is that of all shards
       EXPECT_NEAR(got.results[0].loss / wanted.results[0].loss, 1, kTolerance) << "tp " << tp;
     }
   }
+}
+
+TEST(Traps, LabelsAtTheEdgesOfShards) {  // T9: 37 rows in slices of 19 or 10
+  prove_all(tiny_llama(3, 0), [](ProofRun& run) {
+    const SampleSource source = uneven_samples(37);
+    run.source = [source](std::int64_t sample, const SampleView& view) {
+      source(sample, view);
+      constexpr std::int32_t kEdges[] = {0, 9, 10, 18, 19, 20, 29, 30, 36};
+      for (std::size_t s = 0; s < view.labels.size(); ++s)
+        if (view.labels[s] >= 0) view.labels[s] = kEdges[(s + static_cast<std::size_t>(sample)) % 9];
+    };
+  });
+}
+
+TEST(Traps, EvenLogitsCostTheLogarithmOfTheVocabulary) {  // T12: not of a shard, not of its padding
+  ModelConfig model = tiny_llama(3, 0);
+  model.initial_deviation = 0;
+  for (const Split& split : splits()) {
+    ProofRun run = run_of(model, 4, 1, 1);
+    run.steps = 1, run.plan = split.plan;
+    EXPECT_NEAR(prove(run).results[0].loss, std::log(37.0), 1e-12) << split.name;
+  }
+}
+
+TEST(Traps, AStepWithoutValidLabelsIsSkippedByAll) {  // L4, Z11
+  for (const Split& split : splits()) {
+    ProofRun run = run_of(tiny_gpt2(3), 4, 1, 1);
+    run.steps = 2, run.plan = split.plan;
+    const SampleSource source = run.source;
+    run.source = [source](std::int64_t sample, const SampleView& view) {
+      source(sample, view);
+      if (sample >= 4) std::fill(view.labels.begin(), view.labels.end(), kIgnored);
+    };
+    const ProofOutcome out = prove(run);
+    EXPECT_TRUE(!out.results[0].skipped && out.results[1].skipped) << split.name;
+    EXPECT_EQ(out.results[1].reason, "the step has no valid label") << split.name;
+    EXPECT_TRUE(out.ranks_agree && out.bytes_match && out.peak_matches) << split.name;
+    run.steps = 1;
+    EXPECT_EQ(prove(run).weights, out.weights) << split.name;
+  }
+}
+
+TEST(Traps, DataAndContextRanksAreTheSameForWeights) {  // L7, C11
+  const ProofOutcome wanted = prove(run_of(tiny_llama(2), 4, 1, 1));
+  for (const auto& [dp, cp] : {std::pair{4, 1}, {2, 2}, {1, 4}})
+    for (const int zero : {0, 3}) {
+      ProofRun run = run_of(tiny_llama(2), 4, dp, 4 / dp);
+      run.plan.cp = cp, run.plan.zero = zero;
+      expect_equal(prove(run), wanted, str("dp ", dp, " cp ", cp, " zero ", zero));
+    }
 }
 
 TEST(Traps, MoreRanksThanElements) {  // Z2: shards of padding only
