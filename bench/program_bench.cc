@@ -36,8 +36,7 @@ void build(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(program_of(state));
 }
 
-void check_and_run(benchmark::State& state) {
-  const Program program = program_of(state);
+void check_and_run(benchmark::State& state, const Program& program) {
   const Prices prices = equal_prices(program, {Seconds{1}, {1}, {1}});
   for (auto _ : state) {
     require_sound(program);
@@ -46,6 +45,8 @@ void check_and_run(benchmark::State& state) {
   state.counters["instructions"] = static_cast<double>(instructions(program));
   state.counters["resident_peak_MB"] = resident_peak_mb();
 }
+
+void check_sized(benchmark::State& state) { check_and_run(state, program_of(state)); }
 
 void virtual_time(benchmark::State& state) {
   const Program program = program_of(state);
@@ -74,14 +75,7 @@ void build_405b(benchmark::State& state) {
 void check_405b(benchmark::State& state) {
   const Plan plan = plan_405b();
   const Model model = build_model(find_model("llama3.1-405b"), sizes_of(plan, {8192, 128 * 128, DType::kF32}));
-  const Program program = build_program(model, plan);
-  const Prices prices = equal_prices(program, {Seconds{1}, {1}, {1}});
-  for (auto _ : state) {
-    require_sound(program);
-    benchmark::DoNotOptimize(run_virtually(program, prices));
-  }
-  state.counters["instructions"] = static_cast<double>(instructions(program));
-  state.counters["resident_peak_MB"] = resident_peak_mb();
+  check_and_run(state, build_program(model, plan));
 }
 BENCHMARK(build_405b)->Unit(benchmark::kMillisecond);
 BENCHMARK(check_405b)->Unit(benchmark::kMillisecond);
@@ -89,7 +83,7 @@ BENCHMARK(check_405b)->Unit(benchmark::kMillisecond);
 // Coordinates, microbatches, units of a stage.
 #define SIZES Args({16, 128, 8})->Args({64, 1024, 2})->Unit(benchmark::kMillisecond)
 BENCHMARK(build)->SIZES;
-BENCHMARK(check_and_run)->SIZES;
+BENCHMARK(check_sized)->SIZES;
 BENCHMARK(virtual_time)->SIZES;
 
 }  // namespace

@@ -1,20 +1,10 @@
 #include <map>
 
+#include "sextant/program/events.h"
 #include "sextant/program/messages.h"
 #include "sextant/sim/virtual_run.h"
 
 namespace sextant {
-namespace {
-
-EventKind kind_of(const Instruction& run) {
-  if (run.fused) return EventKind::kBackward;
-  return run.pass == Pass::kF   ? EventKind::kForward
-         : run.pass == Pass::kI ? EventKind::kInputGradient
-                                : EventKind::kWeightGradient;
-}
-
-}  // namespace
-
 Timeline timeline_of(const Program& program, const VirtualRun& run) {
   Timeline out;
   const MessageNumbers numbers(program);
@@ -26,34 +16,24 @@ Timeline timeline_of(const Program& program, const VirtualRun& run) {
     const std::vector<Span>& spans = run.by_pp[static_cast<std::size_t>(pp)];
     std::vector<std::size_t> waited;  // messages that the next run takes
     std::int32_t action = -1;         // event of the action that is under way
-    std::string name;
     for (std::size_t i = 0; i < list.code.size(); ++i) {
       const Instruction& instruction = list.code[i];
       const Span& span = spans[i];
       switch (instruction.code) {
         case Code::kRun: {
-          const Stage& stage = list.stage(instruction.unit);
-          const std::string own = action_name(list, instruction);
-          if (action < 0 || own != name) {
-            name = own;
+          const auto add = [&](Event event) {
+            event.start = span.start, event.end = span.end, event.rank = pp;
+            out.events.push_back(std::move(event));
+          };
+          Event own = action_event(list, instruction);
+          if (action < 0 || out.events[static_cast<std::size_t>(action)].what != own.what) {
             action = static_cast<std::int32_t>(out.events.size());
-            const int stage_here = list.stage_of[static_cast<std::size_t>(instruction.unit)];
-            out.events.push_back({.what = own,
-                                  .start = span.start,
-                                  .end = span.end,
-                                  .rank = pp,
-                                  .kind = kind_of(instruction),
-                                  .microbatch = instruction.microbatch - stage.first_microbatch,
-                                  .chunk = stage_here});
+            add(std::move(own));
             for (const std::size_t n : waited) taker[n] = action;
             waited.clear();
           }
           out.events[static_cast<std::size_t>(action)].end = span.end;
-          out.events.push_back({.what = list.units[static_cast<std::size_t>(instruction.unit)].name,
-                                .start = span.start,
-                                .end = span.end,
-                                .rank = pp,
-                                .kind = kind_of(instruction)});
+          add(unit_event(list, instruction));
           break;
         }
         case Code::kSend:

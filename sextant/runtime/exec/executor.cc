@@ -8,6 +8,7 @@
 
 #include "sextant/base/errors.h"
 #include "sextant/base/random.h"
+#include "sextant/program/events.h"
 #include "sextant/runtime/exec/conversion.h"
 
 namespace sextant {
@@ -183,40 +184,22 @@ void Executor::end_event(const std::string& what, Bytes bytes) {
   event_start_ = end;
 }
 
-namespace {
-
-EventKind kind_of(const Instruction& run) {
-  if (run.fused) return EventKind::kBackward;
-  return run.pass == Pass::kF   ? EventKind::kForward
-         : run.pass == Pass::kI ? EventKind::kInputGradient
-                                : EventKind::kWeightGradient;
-}
-
-}  // namespace
-
 // An action begins, or goes on with its next unit.
 void Executor::begin_run(const Instruction& run) {
-  const std::string name = action_name(rank_, run);
-  if (action_ >= 0 && timeline_.events[static_cast<std::size_t>(action_)].what == name) return;
+  Event own = action_event(rank_, run);
+  if (action_ >= 0 && timeline_.events[static_cast<std::size_t>(action_)].what == own.what) return;
   action_ = static_cast<int>(timeline_.events.size());
-  timeline_.events.push_back({.what = name,
-                              .start = event_start_,
-                              .end = event_start_,
-                              .rank = world_.rank(),
-                              .kind = kind_of(run),
-                              .microbatch = run.microbatch - rank_.stage(run.unit).first_microbatch,
-                              .chunk = rank_.stage_of[static_cast<std::size_t>(run.unit)],
-                              .message = taken_.empty() ? -1 : taken_.back()});
+  own.start = own.end = event_start_, own.rank = world_.rank();
+  if (!taken_.empty()) own.message = taken_.back();
+  timeline_.events.push_back(std::move(own));
   taken_.clear();
 }
 
 void Executor::end_run(const Instruction& run, Seconds start) {
   timeline_.events[static_cast<std::size_t>(action_)].end = event_start_;
-  timeline_.events.push_back({.what = rank_.units[static_cast<std::size_t>(run.unit)].name,
-                              .start = start,
-                              .end = event_start_,
-                              .rank = world_.rank(),
-                              .kind = kind_of(run)});
+  Event own = unit_event(rank_, run);
+  own.start = start, own.end = event_start_, own.rank = world_.rank();
+  timeline_.events.push_back(std::move(own));
 }
 
 Executor::Instance& Executor::instance(int unit, int slot, int microbatch) {
