@@ -30,9 +30,9 @@ TEST(Config, MissingFieldsStandForWhatTransformersHas) {
   const ModelConfig gemma2 = like_llama("gemma2", "\"num_key_value_heads\": 4");
   EXPECT_EQ(gemma2.head_width, 256);
   EXPECT_EQ(gemma2.attention.softcap, 50);
-  EXPECT_EQ(gemma2.head_softcap, 30);
+  EXPECT_EQ(gemma2.head.softcap, 30);
   EXPECT_EQ(gemma2.attention.window, 4096);
-  EXPECT_EQ(like_llama("gemma2", "\"num_key_value_heads\": 4, \"final_logit_softcapping\": null").head_softcap, 0);
+  EXPECT_EQ(like_llama("gemma2", "\"num_key_value_heads\": 4, \"final_logit_softcapping\": null").head.softcap, 0);
 }
 
 TEST(Config, NewerNamesOfRotaryFieldsWin) {

@@ -36,7 +36,7 @@ ModelConfig read(Fields& f, const std::string& file) {
   c.norm_one_more = true;
   c.attention.scale = 1 / std::sqrt(f.number_or("query_pre_attn_scalar", 256, 1e-3, 1e9));
   c.attention.softcap = number_or_none(f, "attn_logit_softcapping", 50);
-  c.head_softcap = number_or_none(f, "final_logit_softcapping", 30);
+  c.head.softcap = number_or_none(f, "final_logit_softcapping", 30);
   c.embedding_scale = std::sqrt(static_cast<double>(c.width));
   f.known("cache_implementation");
   f.known("sliding_window_size");  // an older name beside sliding_window

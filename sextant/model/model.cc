@@ -81,10 +81,10 @@ class ModelBuilder {
                                : matrix(b, "head", "w", {{'V', c_.vocabulary}, {'D', c_.width}}, c_.initial_deviation);
     if (purpose_ == ModelPurpose::kGenerate) {
       int logits = b.apply(std::make_shared<Linear>(), {x, w}, "logits");
-      if (c_.head_softcap > 0) logits = b.apply(std::make_shared<Softcap>(c_.head_softcap), {logits}, "capped");
+      if (c_.head.softcap > 0) logits = b.apply(std::make_shared<Softcap>(c_.head.softcap), {logits}, "capped");
       return b.finish(logits);
     }
-    b.apply(std::make_shared<Head>(c_.head_softcap), {x, w, b.data("labels", DType::kI32)}, "loss");
+    b.apply(std::make_shared<Head>(c_.head), {x, w, b.data("labels", DType::kI32)}, "loss");
     return b.finish(-1);
   }
 

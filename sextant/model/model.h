@@ -7,6 +7,7 @@
 #include "sextant/model/layer.h"
 #include "sextant/ops/attention.h"
 #include "sextant/ops/gelu.h"
+#include "sextant/ops/head.h"
 #include "sextant/ops/norm.h"
 #include "sextant/ops/rope.h"
 #include "sextant/ops/router.h"
@@ -55,7 +56,8 @@ struct ModelConfig {
   bool parallel_branches = false;  ///< attention and ffn read the same input and are added together (GPT-NeoX)
   AttentionRule attention;         ///< its window is that of the layers that slide
   std::vector<bool> slides;        ///< by layer; empty: none does
-  double embedding_scale = 1, head_softcap = 0;
+  double embedding_scale = 1;
+  HeadRule head;
   MixtureConfig mixture;
   LatentConfig latent;
   std::int64_t trained_sequence =

@@ -39,6 +39,19 @@ TEST_P(Ranks, AllReduceSumsInRankOrderWithTheSameBitsEverywhereAndCountsItsBytes
   }
 }
 
+TEST_P(Ranks, SumsKeepThePrecisionOfTheirType) {  // T19: bf16, which has no 1 + 2^-9, would give 4096
+  const int n = GetParam();
+  run_ranks(n, [&](Communicator& c) {
+    std::vector<float> total(1, 0), part(1);
+    for (int i = 0; i < 4096 / n; ++i) {
+      part[0] = 1 + 0x1p-9f;
+      c.all_reduce(payload(std::span(part))).wait();
+      total[0] += part[0];
+    }
+    EXPECT_EQ(total[0], static_cast<float>(4096 / n * n) * (1 + 0x1p-9f));
+  });
+}
+
 TEST_P(Ranks, ReduceScatterThenAllGatherIsAllReduceWithTheSameBytes) {
   const int n = GetParam();
   const std::int64_t count = 1003;

@@ -24,7 +24,7 @@ ModelConfig shape(const std::string& family) {
   if (family == "olmo2") c.qk_norm = QkNorm::kProjection, c.norm_order = NormOrder::kBehind;
   if (family == "gemma2") {
     c.ffn = Ffn::kGeglu, c.norm_order = NormOrder::kBoth, c.norm_one_more = c.tied_head = true;
-    c.attention = {.scale = 0.5, .softcap = 50, .window = 4}, c.slides = {true}, c.head_softcap = 30;
+    c.attention = {.scale = 0.5, .softcap = 50, .window = 4}, c.slides = {true}, c.head.softcap = 30;
   }
   if (family == "gpt_neox") {
     c.kv_heads = 4, c.ffn = Ffn::kGelu, c.norm = NormKind::kLayer, c.parallel_branches = true;

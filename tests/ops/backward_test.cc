@@ -95,9 +95,9 @@ Layer residual_layer(int biases, double dropout) {
   return b.finish(b.apply(std::make_shared<Residual>(biases, DropoutRule{dropout, "test"}), in, "y"));
 }
 
-Layer head_layer(double cap = 0) {
+Layer head_layer(HeadRule rule = {}) {
   LayerBuilder b("u", 0, kSizes);
-  b.apply(std::make_shared<Head>(cap),
+  b.apply(std::make_shared<Head>(rule),
           {tensor(b, "x", {{'B', 2}, {'S', 5}, {'D', 4}}), tensor(b, "w", {{'V', 9}, {'D', 4}}),
            b.data("labels", DType::kI32)},
           "loss");
@@ -227,7 +227,10 @@ std::vector<Case> cases() {
       {"residual bias", [] { return residual_layer(1, 0); }, none},
       {"residual bias dropout", [] { return residual_layer(1, 0.3); }, tokens},
       {"head", [] { return head_layer(); }, labels},
-      {"head softcap", [] { return head_layer(0.8); }, labels},
+      {"head softcap", [] { return head_layer({.softcap = 0.8}); }, labels},
+      {"head smoothing", [] { return head_layer({.label_smoothing = 0.2}); }, labels},
+      {"head z loss", [] { return head_layer({.z_loss = 0.3}); }, labels},
+      {"head with all", [] { return head_layer({.softcap = 0.8, .label_smoothing = 0.2, .z_loss = 0.3}); }, labels},
   };
 }
 

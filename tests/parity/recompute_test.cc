@@ -23,6 +23,11 @@ TEST(Recompute, ChangesNoBit) {
         const std::string where =
             str(family.name, " ", kind, recompute.full ? " full " : " ops ", join(recompute.ops, ","));
         EXPECT_EQ(again.gradients, kept.gradients) << where;
+        for (std::size_t s = 0; s < kept.results.size(); ++s) {  // R2: nothing is counted twice
+          EXPECT_EQ(again.results[s].loss, kept.results[s].loss) << where;
+          EXPECT_EQ(again.results[s].tokens, kept.results[s].tokens) << where;
+          EXPECT_EQ(again.results[s].grad_norm, kept.results[s].grad_norm) << where;
+        }
         EXPECT_EQ(again.weights, kept.weights) << where;
         EXPECT_TRUE(again.peak_matches && again.bytes_match && again.ranks_agree) << where;
         if (recompute.full && recompute.layers < 0) {

@@ -69,7 +69,7 @@ TEST(Traps, OneValidTokenInOneChunk) {  // L3, T13: all other labels are ignored
 
 TEST(Traps, HugeLogitsInOneShard) {  // T11: the maximum is that of all shards
   ModelConfig model = tiny_llama(3, 0);
-  model.head_softcap = 0;
+  model.head.softcap = 0;
   for (const double deviation : {5.0, 40.0}) {
     model.initial_deviation = deviation;
     ProofRun one = run_of(model, 4, 1, 1);
@@ -105,6 +105,53 @@ TEST(Traps, EvenLogitsCostTheLogarithmOfTheVocabulary) {  // T12: not of a shard
     ProofRun run = run_of(model, 4, 1, 1);
     run.steps = 1, run.plan = split.plan;
     EXPECT_NEAR(prove(run).results[0].loss, std::log(37.0), 1e-12) << split.name;
+  }
+}
+
+TEST(Traps, SmoothingAndZLossSeeTheWholeVocabulary) {  // T10, T14; Megatron-LM #737, #7464, #7452 (2)
+  for (const std::int64_t vocabulary : {4, 8, 37})
+    for (const HeadRule& rule : {HeadRule{.label_smoothing = 0.2}, HeadRule{.z_loss = 0.05},
+                                 HeadRule{.softcap = 1.5, .label_smoothing = 0.1, .z_loss = 0.05}}) {
+      ModelConfig model = tiny_llama(3);
+      model.vocabulary = vocabulary, model.head = rule;
+      prove_all(model, [](ProofRun&) {});
+    }
+}
+
+TEST(Traps, SmoothedEvenLogitsByHand) {  // every target is met alike: log V, and z times its square
+  ModelConfig model = tiny_llama(3, 0);
+  model.initial_deviation = 0, model.head = {.label_smoothing = 0.3, .z_loss = 0.5};
+  ProofRun run = run_of(model, 4, 1, 1);
+  run.steps = 1, run.plan = {.tp = 4, .num_microbatches = 4};
+  EXPECT_NEAR(prove(run).results[0].loss, std::log(37.0) + 0.5 * std::log(37.0) * std::log(37.0), 1e-12);
+}
+
+TEST(Traps, LabelsAtTheLastTokenOfEachChunk) {  // C7: shifted before the sequence is split, not after
+  prove_all(tiny_llama(3), [](ProofRun& run) {
+    const SampleSource source = uneven_samples(37);
+    run.source = [source](std::int64_t sample, const SampleView& view) {
+      source(sample, view);
+      for (std::size_t s = 0; s < view.labels.size(); ++s)
+        view.labels[s] = s % 2 == 1 ? static_cast<std::int32_t>((s + static_cast<std::size_t>(sample)) % 37) : kIgnored;
+    };
+  });
+}
+
+TEST(Traps, TheClipIsByTheNormOfAllRanks) {  // torchtitan #596, #766: the steps of all shards shrink by one factor
+  ProofRun run = run_of(tiny_gpt2(3), 4, 1, 1);
+  run.steps = 1;
+  const double norm = prove(run).results[0].grad_norm, rate = run.optimizer.learning_rate;
+  run.optimizer.clip_norm = norm / 5;
+  for (const Split& split : splits()) {
+    run.plan = split.plan;
+    const ProofOutcome out = prove(run);
+    auto moved = out.weights, wanted = out.gradients;
+    for (auto& [name, values] : moved)
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = out.initial.at(name)[i] - values[i];
+    for (auto& [name, values] : wanted)
+      for (double& g : values) g *= rate / 5;
+    const Worst worst = compare(moved, wanted);
+    EXPECT_LE(worst.error, kTolerance) << split.name << " " << worst.tensor;
   }
 }
 

@@ -60,7 +60,7 @@ void dump(const std::string& family, const std::string& folder) {
     v.set("parallel", model_config.parallel_branches);
     v.set("scale", model_config.attention.scale);
     v.set("softcap", model_config.attention.softcap);
-    v.set("head_softcap", model_config.head_softcap);
+    v.set("head_softcap", model_config.head.softcap);
     v.set("embedding_scale", model_config.embedding_scale);
     v.set("window", model_config.attention.window);
     Value::Array slides;

@@ -65,7 +65,7 @@ ModelConfig tiny_of(const std::string& family, double dropout) {
     // Caps that bite on scores and logits of this size.
     c.attention = {.scale = 0.45, .softcap = 0.8, .window = 4};
     c.slides = {true, false, true};
-    c.head_softcap = 1.5;
+    c.head.softcap = 1.5;
     c.embedding_scale = 4;
   } else if (family == "gpt_neox" || family == "gpt_neox_serial") {
     return tiny_neox(dropout, family == "gpt_neox");

@@ -42,6 +42,8 @@ ModelConfig read_model(const Value& run, const std::string& file, std::string& m
   f.known("dropout");
   f.known("attention_dropout");
   if (f.has("attention_dropout")) model.attention_dropout = f.number("attention_dropout", 0, 0);
+  model.head.label_smoothing = f.number_or("label_smoothing", 0, 0, 0.95);
+  model.head.z_loss = f.number_or("z_loss", 0, 0, 1);
   f.finish();
   return model;
 }
