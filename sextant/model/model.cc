@@ -26,6 +26,7 @@
 #include "sextant/ops/router.h"
 #include "sextant/ops/softcap.h"
 #include "sextant/ops/swiglu.h"
+#include "sextant/ops/unfused_attention.h"
 
 namespace sextant {
 namespace {
@@ -52,7 +53,7 @@ class ModelBuilder {
       x = b.apply(std::make_shared<Add>(), {x, positions}, "sum");
     }
     if (c_.dropout > 0)
-      x = b.apply(std::make_shared<Dropout>(DropoutRule{c_.dropout, "embed.dropout"}),
+      x = b.apply(std::make_shared<Dropout>(DropoutRule{c_.dropout, "embed.dropout", c_.stored_masks}),
                   {x, b.data("tokens", DType::kI64)}, "drop");
     return b.finish(x);
   }
@@ -99,6 +100,22 @@ class ModelBuilder {
     return c_.norm_order == NormOrder::kBefore ? y : norm(b, what, y, {{'D', c_.width}});
   }
 
+  int core(LayerBuilder& b, int q, int k, int v) const {
+    if (c_.attention_core == AttentionCore::kUnfused) {
+      const int scores = b.apply(std::make_shared<Scores>(), {q, k}, "scores");
+      int p = b.apply(std::make_shared<Softmax>(), {scores}, "softmax");
+      if (c_.attention_dropout > 0) {
+        const DropoutRule rule{c_.attention_dropout, b.name() + ".weights", c_.stored_masks};
+        p = b.apply(std::make_shared<Dropout>(rule), {p, b.data("tokens", DType::kI64)}, "weights");
+      }
+      return b.apply(std::make_shared<Context>(), {p, v}, "attention");
+    }
+    std::vector<int> in{q, k, v, b.data("first", DType::kI32), b.data("last", DType::kI32)};
+    if (c_.attention.sinks)
+      in.push_back(vector(b, "sinks", "weight", "sinks", {{'H', c_.heads}}, Initial::Kind::kZeros));
+    return b.apply(std::make_shared<Attention>(attention_rule(b.index())), in, "attention");
+  }
+
   AttentionRule attention_rule(int layer) const {
     AttentionRule rule = c_.attention;
     if (c_.slides.empty() || !c_.slides[static_cast<std::size_t>(layer)]) rule.window = 0;
@@ -121,10 +138,7 @@ class ModelBuilder {
       q = b.apply(rope, {q, positions}, "q_rope");
       k = b.apply(rope, {k, positions}, "k_rope");
     }
-    std::vector<int> in{q, k, v, b.data("first", DType::kI32), b.data("last", DType::kI32)};
-    if (c_.attention.sinks)
-      in.push_back(vector(b, "sinks", "weight", "sinks", {{'H', c_.heads}}, Initial::Kind::kZeros));
-    const int o = b.apply(std::make_shared<Attention>(attention_rule(b.index())), in, "attention");
+    const int o = core(b, q, k, v);
     const Dims w{{'D', c_.width}, {'H', c_.heads}, {'K', c_.head_width}};
     return b.apply(std::make_shared<Linear>(), {o, matrix(b, "out", "out.w", w, branch_deviation_)}, "out");
   }
@@ -296,7 +310,7 @@ class ModelBuilder {
     for (const std::string& what : biases)
       if (!what.empty()) in.push_back(vector(b, what, "bias", what + ".b", {{'D', c_.width}}, Initial::Kind::kZeros));
     const int count = static_cast<int>(in.size()) - 2;
-    const DropoutRule rule{c_.dropout, b.name() + "." + name};
+    const DropoutRule rule{c_.dropout, b.name() + "." + name, c_.stored_masks};
     if (c_.dropout > 0) in.push_back(b.data("tokens", DType::kI64));
     return b.apply(std::make_shared<Residual>(count, rule), in, name);
   }

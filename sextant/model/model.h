@@ -64,7 +64,9 @@ struct ModelConfig {
       0;                         ///< how long the sequences of its training were; a config may say, else max_positions
   double dropout = 0;            ///< of the embedding and both residual branches
   double attention_dropout = 0;  ///< of attention weights; training refuses all but 0
-  Value source;                  ///< the config.json it was read from, written back beside saved weights
+  AttentionCore attention_core = AttentionCore::kFlash;
+  bool stored_masks = false;  ///< dropout keeps a byte an element
+  Value source;               ///< the config.json it was read from, written back beside saved weights
 
   bool is_mixture(std::int64_t layer) const;
   /// Why it is only lowered, planned and simulated so far; "" if it trains.

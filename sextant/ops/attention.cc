@@ -24,6 +24,7 @@ std::vector<TensorSpec> Attention::outputs(std::span<const TensorSpec> in) const
   check(in[0].size_of_dim('H') % in[1].size_of_dim('G') == 0, "heads are a multiple of kv heads");
   TensorSpec o{.dims = in[0].dims, .dtype = in[0].dtype}, lse = o;
   lse.dims.pop_back();
+  lse.dtype = statistic_of(o.dtype);
   return {o, lse};
 }
 

@@ -3,6 +3,9 @@
 
 namespace sextant {
 
+/// How attention runs: flash, or as products whose scores are kept, for pricing (ops/unfused_attention.h).
+enum class AttentionCore : std::uint8_t { kFlash, kUnfused };
+
 /// What attention does to a score beyond the product.
 struct AttentionRule {
   double scale = 0;         ///< of q k^T; 0: 1 / sqrt(K)

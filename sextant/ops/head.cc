@@ -47,7 +47,7 @@ Bytes Head::scratch(Pass pass, std::span<const TensorSpec> local, int) const {
   if (pass == Pass::kF) return {};
   const std::int64_t tokens = local[2].elements(), vocabulary = local[1].dims[0].size;
   const std::int64_t rows = chunk(tokens, vocabulary);
-  return aligned({rows * vocabulary * size_of(local[0].dtype)}) + Bytes{rows * 8};
+  return aligned({rows * vocabulary * size_of(statistic_of(local[0].dtype))}) + Bytes{rows * 8};
 }
 
 }  // namespace sextant

@@ -10,6 +10,7 @@ std::vector<TensorSpec> LatentAttention::outputs(std::span<const TensorSpec> in)
   check(in[0].size_of_dim('K') == in[1].size_of_dim('N') + in[2].size_of_dim('R'), "a key is its two parts");
   TensorSpec o{.dims = in[3].dims, .dtype = in[0].dtype}, lse = o;
   lse.dims.pop_back();
+  lse.dtype = statistic_of(o.dtype);
   return {o, lse};
 }
 

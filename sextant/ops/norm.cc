@@ -8,7 +8,7 @@ std::vector<TensorSpec> Norm::outputs(std::span<const TensorSpec> in) const {
   const bool layer = norm == NormKind::kLayer;
   check(in.size() == 2 || (layer && in.size() == 3), "layernorm takes x, w and perhaps b; rmsnorm x, w");
   const std::size_t free = in[0].dims.size() - in[1].dims.size();
-  TensorSpec statistic{.dtype = in[0].dtype};
+  TensorSpec statistic{.dtype = statistic_of(in[0].dtype)};
   for (std::size_t i = 0; i < in[0].dims.size(); ++i) {
     if (i < free)
       statistic.dims.push_back(in[0].dims[i]);
@@ -26,8 +26,6 @@ std::variant<Row, Refusal> Norm::row(std::span<const TensorSpec> in, Axis axis, 
   const auto statistics = [&](Placement p) { return std::vector<Placement>(layer ? 2 : 1, p); };
   Row row;
   Placement y = replicate(), used = replicate(), statistic = replicate();
-  if (w.kind == Kind::kShard && w.copies > 1)
-    return Refusal{"a norm over kv heads that neighbours hold twice would count them twice; use tp <= kv heads"};
   if (w.kind == Kind::kShard && layer) return Refusal{"a layer norm over split heads has no kernel; use tp = 1"};
   if (w.kind == Kind::kShard) {  // the normalised dim is split: sums are completed inside
     y = used = w;

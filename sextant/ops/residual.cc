@@ -3,7 +3,7 @@
 namespace sextant {
 
 std::variant<Row, Refusal> Residual::row(std::span<const TensorSpec> in, Axis axis, CpKind) const {
-  return dropout_row(in, axis);
+  return dropout_row(rule, in, axis);
 }
 
 Work Residual::work(Pass pass, std::span<const TensorSpec> local) const {

@@ -12,7 +12,7 @@
 namespace sextant {
 
 /// 'B' batch, 'S' sequence, 'D' width, 'H' heads, 'G' kv heads, 'K' head width, 'F' ffn, 'V' vocabulary, 'T' rows of a
-/// position table. A new op may bring a new letter.
+/// position table, 'C' keys that scores are for. A new op may bring a new letter.
 using Dim = char;
 
 enum class Kind : std::uint8_t {
@@ -84,7 +84,7 @@ struct TensorSpec {
   /// Placement over an axis; replicate if the axis is not of this tensor's grid.
   Placement on(Axis axis) const;
   void place(Axis axis, Placement placement);
-  bool is_float() const { return dtype == DType::kF64 || dtype == DType::kF32; }
+  bool is_float() const { return sextant::is_float(dtype); }
 };
 
 /// Size of a dim on one rank: the padded slice, so that all ranks of the axis have equal shapes.

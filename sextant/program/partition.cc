@@ -100,12 +100,17 @@ int version(Draft& d, int tensor, const Placements& accepted) {
 }
 
 Traffic inside_traffic(const Inside& inside, const TensorSpec& like, Axis axis, int calls, const MeshSizes& mesh) {
-  // Statistics have the leading tensor's local sizes in their dims, and are held in its dtype.
+  // Statistics have the leading tensor's local sizes in their dims.
   std::int64_t rows = 1;
   for (const char dim : inside.dims) rows *= local_size(like, dim, mesh);
-  const Bytes whole{rows * inside.per_element * size_of(like.dtype)};
-  return {inside.kind,        axis,      calls, received_bytes(inside.kind, whole, mesh[axis]), rows,
-          inside.per_element, like.dtype};
+  const Bytes whole{rows * inside.per_element * size_of(statistic_of(like.dtype))};
+  return {inside.kind,
+          axis,
+          calls,
+          received_bytes(inside.kind, whole, mesh[axis]),
+          rows,
+          inside.per_element,
+          statistic_of(like.dtype)};
 }
 
 // Asks the op for its row over every axis, with its inputs as they are.

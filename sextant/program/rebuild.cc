@@ -11,6 +11,8 @@ bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> ki
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }
 
+const TensorSpec& spec_of(const Draft& d, int slot) { return d.unit.slots[static_cast<std::size_t>(slot)].spec; }
+
 // Whether the backward pass makes the results of a forward step again.
 bool is_rebuilt(const Draft& d, const Step& step) {
   const std::string_view kind = step.op->kind();
@@ -20,10 +22,14 @@ bool is_rebuilt(const Draft& d, const Step& step) {
     if (name == "norm" && is_one_of(kind, {"layernorm", "rmsnorm"})) return true;
     if (name == "act" && is_one_of(kind, {"gelu", "swiglu", "geglu", "clamped_swiglu"})) return true;
     if (name == "attention" && is_one_of(kind, {"attention", "latent_attention"})) return true;
+    // What unfused attention keeps of scores, but not its result: the selective recomputation of Korthikanti et al.
+    // 2022.
+    if (name == "attention" && is_one_of(kind, {"scores", "softmax"})) return true;
+    if (name == "attention" && kind == "dropout" && spec_of(d, step.reads[0]).has('C')) return true;
     if (name == "rope" && kind == "rope") return true;
     // What is made from MLA's latents: their dims Q and L are what the weight contracts.
     if (name == "mla_up" && kind == "linear") {
-      const Dim contracted = d.unit.slots[static_cast<std::size_t>(step.reads[1])].spec.dims.back().dim;
+      const Dim contracted = spec_of(d, step.reads[1]).dims.back().dim;
       if (contracted == 'Q' || contracted == 'L') return true;
     }
   }
@@ -36,8 +42,8 @@ class Rebuilder {
     for (std::size_t s = 0; s < forward_.size(); ++s)
       if (is_rebuilt(d, forward_[s]))
         for (const int slot : forward_[s].writes) {
-          maker_[slot] = s;
-          if (!d.split.recompute.full) break;  // statistics are small, and kept
+          const bool is_small = spec_of(d, slot).elements() < spec_of(d, forward_[s].writes[0]).elements();
+          if (d.split.recompute.full || !is_small) maker_[slot] = s;  // statistics are kept
         }
   }
 

@@ -143,5 +143,48 @@ TEST(Memory, ActivationsOfAGptLayer) {
   }
 }
 
+// Korthikanti et al. 2022, section 4: with unfused attention and stored masks a bf16 layer keeps s b h (34 + 5 a s / h)
+// bytes; 10 + (24 + 5 a s / h) / t under tensor parallelism, 34 / t and so on with sequence parallelism, and without
+// the 5 a s / h where the core of attention is rebuilt. Statistics of norms come on top: 16 s b bytes.
+TEST(Memory, ActivationsOfAnUnfusedLayerAreThoseOfThePaper) {
+  for (const int tp : {1, 2, 4})
+    for (const bool sp : {false, true})
+      for (const bool selective : {false, true}) {
+        if (sp && tp == 1) continue;
+        ModelConfig config = tiny_gpt2(1, 0.1);
+        config.width = 32, config.head_width = 8, config.ffn_width = 128, config.attention_dropout = 0.1;
+        config.attention_core = AttentionCore::kUnfused, config.stored_masks = true;
+        Plan plan;
+        plan.tp = tp, plan.microbatch_size = 3, plan.sequence_parallel = sp;
+        if (selective) plan.recompute.ops = {"attention"};
+        const std::int64_t s = 16, b = 3, h = 32, a = 4, sbh = s * b * h;
+        const Model model = build_model(config, sizes_of(plan, {s, b, DType::kBf16}));
+        LayerSplit split = split_of(plan);
+        split.recompute = plan.recompute;
+        const Unit unit = lower(model.layers[1], split);
+        Bytes kept = local_bytes(unit.slots[static_cast<std::size_t>(unit.input)].spec, split.mesh);
+        for (const Slot& slot : unit.slots)
+          if (slot.life == Life::kKept) kept += local_bytes(slot.spec, split.mesh);
+        const std::int64_t scores = selective ? 0 : 5 * a * s * s * b / tp, statistics = 16 * s * b / (sp ? tp : 1);
+        EXPECT_EQ(kept.value, (sp ? 34 * sbh / tp : 10 * sbh + 24 * sbh / tp) + scores + statistics)
+            << "tp " << tp << " sp " << sp << " selective " << selective;
+      }
+}
+
+// With our own ops, in bf16: 32 s b h + 4 a s b + 16 s b.
+TEST(Memory, ActivationsOfABf16Layer) {
+  ModelConfig config = tiny_gpt2(1, 0);
+  config.width = 32, config.head_width = 8, config.ffn_width = 128;
+  const std::int64_t s = 16, b = 3, h = 32, a = 4;
+  Plan plan;
+  plan.microbatch_size = b;
+  const Model model = build_model(config, sizes_of(plan, {s, b, DType::kBf16}));
+  const Unit unit = lower(model.layers[1], split_of(plan));
+  Bytes kept = local_bytes(unit.slots[static_cast<std::size_t>(unit.input)].spec, {});
+  for (const Slot& slot : unit.slots)
+    if (slot.life == Life::kKept) kept += local_bytes(slot.spec, {});
+  EXPECT_EQ(kept.value, 32 * s * b * h + 4 * a * s * b + 16 * s * b);
+}
+
 }  // namespace
 }  // namespace sextant

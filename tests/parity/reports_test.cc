@@ -104,12 +104,11 @@ TEST(Reports, NoLayerIsLostOrDoubled) {
   for (int l = 0; l < 80; ++l) wanted.insert(l);
   EXPECT_EQ(layers_of(eighty, {.pp = 16, .schedule = "interleaved", .virtual_stages = 2, .num_microbatches = 16}),
             wanted);
-  EXPECT_EQ(layers_of(tiny_llama(7), {.pp = 2,
-                                      .schedule = "interleaved",
-                                      .virtual_stages = 2,
-                                      .stages = {3, 3, 2, 1},
-                                      .num_microbatches = 4}),
-            std::multiset<int>({0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(
+      layers_of(
+          tiny_llama(7),
+          {.pp = 2, .schedule = "interleaved", .virtual_stages = 2, .stages = {3, 3, 2, 1}, .num_microbatches = 4}),
+      std::multiset<int>({0, 1, 2, 3, 4, 5, 6}));
 }
 
 TEST(Reports, Zero) {
@@ -133,8 +132,7 @@ TEST(Reports, Zero) {
 // torchtitan #1929: replicas are summed once a step, whatever the number of microbatches.
 TEST(Reports, ReplicasAreSummedOnceAStep) {
   const auto replica_bytes = [](GradientReduce reduce, int microbatches) {
-    const Plan plan{
-        .dp_replicate = 2, .dp_shard = 2, .zero = 2, .reduce = reduce, .num_microbatches = microbatches};
+    const Plan plan{.dp_replicate = 2, .dp_shard = 2, .zero = 2, .reduce = reduce, .num_microbatches = microbatches};
     const Workload workload{16, 4 * microbatches, DType::kF64};
     const Program program = build_program(build_model(tiny_llama(2), sizes_of(plan, workload)), plan);
     return promised_bytes(program, 0, {})[Group::kReplicas];

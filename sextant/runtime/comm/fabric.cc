@@ -550,6 +550,9 @@ void Fabric::spread(std::uint64_t number) {
       return reduce_as<std::int32_t>(number);
     case DType::kI64:
       return reduce_as<std::int64_t>(number);
+    case DType::kBf16:
+    case DType::kU8:
+      throw InternalError("sums of this type are not taken");
   }
 }
 

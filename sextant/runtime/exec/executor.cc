@@ -16,6 +16,13 @@ namespace {
 
 constexpr int tag(MemoryTag t) { return static_cast<int>(t); }
 
+// Ranks that hold the same slice of a weight.
+std::int64_t copies_of(const TensorSpec& spec) {
+  std::int64_t copies = 1;
+  for (const Placement& p : spec.at) copies *= p.copies;
+  return copies;
+}
+
 // The loader's tensors: every data slot of the coordinate, once by name and placement; and the labels, which everybody
 // counts.
 std::vector<TensorSpec> data_tensors(const Program& program, int pp) {
@@ -113,7 +120,7 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
       if (is_weight && !slot.spec.dims.empty())
         if (const DimSlice slice = slice_of_dim(slot.spec, slot.spec.dims[0].dim, own_, program.mesh);
             slice.size != slice.all)
-          rows = {slice.first, slice.all};
+          rows = {slice.first, slice.all, copies_of(slot.spec)};
       ready.rows.push_back(rows);
       int data = -1;
       for (std::size_t d = 0; slot.life == Life::kData && d < data_.size(); ++d)
@@ -254,7 +261,7 @@ void Executor::run(const Instruction& instruction) {
     if (held.bucket >= 0) {
       BucketStore& bucket = store(held.bucket);
       return View{held.is_gradient ? bucket.gradient(held.index) : bucket.parameter(held.index), spec, rows.first,
-                  rows.all};
+                  rows.all, rows.copies};
     }
     if (held.is_loss) return View{loss_.data(), spec};
     const int data = units_[static_cast<std::size_t>(u)].data[at];

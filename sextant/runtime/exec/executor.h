@@ -142,7 +142,7 @@ class Executor {
     Site site;
   };
   struct Rows {
-    std::int64_t first = 0, all = 0;  // as of View
+    std::int64_t first = 0, all = 0, copies = 1;  // as of View
   };
   struct ReadyUnit {
     std::vector<TensorSpec> specs;  // local, per slot

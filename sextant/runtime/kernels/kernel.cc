@@ -19,6 +19,8 @@ Kernel KernelTable::find(std::string_view kind, Pass pass, DType dtype) const {
   if (found == kernels_.end())
     throw InvalidInput(
         str("no kernel for ", kind, " ", name_of(pass), ": this model can be planned but not trained by this build"));
+  if (dtype != DType::kF64 && dtype != DType::kF32)
+    throw InvalidInput(str("no kernel for ", kind, " in ", name_of(dtype), ": it can be planned but not trained yet"));
   return dtype == DType::kF64 ? found->second.second : found->second.first;
 }
 

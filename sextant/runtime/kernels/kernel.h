@@ -18,6 +18,7 @@ struct View {
   /// Of a weight whose first dim is split over ranks: the logical number of its first row, and of all rows; 0, 0 if it
   /// is whole. Slices are equal, so the last rows may lie beyond the end: those are padding.
   std::int64_t first_row = 0, all_rows = 0;
+  std::int64_t copies = 1;  ///< so many ranks hold the same slice, each for other work
   /// Rows that are no padding, of `rows` here.
   std::int64_t real_rows(std::int64_t rows) const {
     return all_rows == 0 ? rows : std::max<std::int64_t>(0, std::min(rows, all_rows - first_row));

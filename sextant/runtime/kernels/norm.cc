@@ -9,11 +9,17 @@
 namespace sextant {
 namespace {
 
+// Elements of a row that is split over ranks, as often as a sum over all of them counts each: kv heads that neighbours
+// hold twice enter a sum of squares twice, and of a mean of gradients each of them takes its half.
+std::int64_t counted_elements(const View& w) {
+  return w.elements() / w.size(w.spec->dims[0].dim) * w.all_rows * w.copies;
+}
+
 // An RMS norm whose rows are split over ranks (OLMo-2's, over heads): the sums of squares are completed across them.
 template <class T>
 void split_rms_forward(const KernelCall& c) {
   const std::int64_t n = c.reads[1].elements(), rows = c.reads[0].elements() / n;
-  const auto whole = static_cast<T>(n / c.reads[1].size(c.reads[1].spec->dims[0].dim) * c.reads[1].all_rows);
+  const auto whole = static_cast<T>(counted_elements(c.reads[1]));
   const T *x = c.reads[0].as<T>(), *w = c.reads[1].as<T>();
   T *y = c.writes[0].as<T>(), *inverse = c.writes[1].as<T>();
   const Norm& op = static_cast<const Norm&>(c.op);
@@ -78,7 +84,7 @@ void norm_backward(const KernelCall& c) {
   std::vector<T> across;
   auto whole = static_cast<T>(n);
   if (c.across) {
-    whole = static_cast<T>(n / c.reads[1].size(c.reads[1].spec->dims[0].dim) * c.reads[1].all_rows);
+    whole = static_cast<T>(counted_elements(c.reads[1]));
     for (std::int64_t r = 0; r < rows; ++r) across.push_back(sums(r).second);
     c.across->sum(across.data(), rows, sizeof(T) == 8 ? DType::kF64 : DType::kF32);
   }
