@@ -274,7 +274,7 @@ const Command train = {
     {{"--ranks", "N", "number of ranks; fills plan.dp_shard if the file leaves it out"},
      {"--backend", "KIND", "threads: of this process; mpi: processes, starts mpirun unless it runs under it"},
      {"--print-program", "[=units]", "prints what a step does and ends; =units: with every op of every layer"},
-     {"--trace", "FILE", "the last step, for chrome://tracing and ui.perfetto.dev; of ranks that are threads all"},
+     {"--trace", "FILE", "the last step of all ranks, for chrome://tracing and ui.perfetto.dev"},
      {"--json", "[=FILE]", "the summary as JSON, to standard output or a file"}},
     "Examples:\n"
     "  sextant train examples/kjv/run.toml --ranks 4\n"

@@ -1,6 +1,7 @@
 #pragma once
 // What happened when: the one type that the simulator and the runtime both write.
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -55,6 +56,10 @@ struct Timeline {
 /// Timelines of several ranks as one, with a flow from each event that sends a message to the one that takes it; times
 /// from the first start on.
 Timeline join(const std::vector<Timeline>& parts);
+
+/// The events as bytes, times from `origin` on, for another process of the same program; and back.
+std::vector<std::byte> pack(const std::vector<Event>& events, Seconds origin);
+std::vector<Event> unpack(const std::vector<std::byte>& bytes);
 
 /// Time of the computing stream by `what`, greatest first; not of what holds others.
 std::vector<std::pair<std::string, Seconds>> total_by_what(const Timeline& timeline);

@@ -51,6 +51,26 @@ void expect_nested(const std::map<std::pair<std::int64_t, std::int64_t>, std::ve
       }
 }
 
+TEST(Timeline, EventsComeBackFromBytes) {
+  const std::vector<Event> events{{.what = "2F3", .start = {5}, .end = {7}, .rank = 3, .microbatch = 3, .chunk = 1},
+                                  {.what = "",
+                                   .start = {6},
+                                   .end = {6.5},
+                                   .bytes = {9},
+                                   .stream = Stream::kMessages,
+                                   .kind = EventKind::kTransfer,
+                                   .message = 11}};
+  const std::vector<Event> back = unpack(pack(events, {5}));
+  ASSERT_EQ(back.size(), 2);
+  EXPECT_EQ(back[0].what, "2F3");
+  EXPECT_EQ(back[0].start, Seconds{0});
+  EXPECT_EQ(back[0].end, Seconds{2});
+  EXPECT_EQ(std::tuple(back[0].rank, back[0].microbatch, back[0].chunk), std::tuple(3, 3, 1));
+  EXPECT_EQ(std::tuple(back[1].what, back[1].bytes, back[1].stream, back[1].kind, back[1].message),
+            std::tuple("", Bytes{9}, Stream::kMessages, EventKind::kTransfer, 11));
+  EXPECT_TRUE(unpack({}).empty());
+}
+
 TEST(ChromeTrace, ByHand) {
   Timeline t;
   t.events.push_back({.what = "2F3 \"x\"", .start = {0}, .end = {2e-6}, .rank = 1});

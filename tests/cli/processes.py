@@ -79,7 +79,9 @@ with tempfile.TemporaryDirectory() as parent:
     require(result.returncode == 0 and losses(a, "mpi.json") == losses(a, "threads.json"), "--backend mpi", result)
     require("OMPI_MCA_rmaps_base_oversubscribe=1" in result.stderr, "what is set is said", result)
     for nodes in ("", "2", "1"):
-        result = run(["mpirun", "-n", "4"] + train + ["--json=mpi.json"], a, {**MPI, "SEXTANT_RANKS_PER_NODE": nodes})
+        result = run(["mpirun", "-n", "4"] + train + ["--json=mpi.json", "--trace=trace.json"], a, {**MPI, "SEXTANT_RANKS_PER_NODE": nodes})
+        with open(f"{a}/trace.json") as file:
+            require({e["pid"] for e in json.load(file)["traceEvents"]} == {0, 1, 2, 3}, "a trace of all processes", result)
         require(result.returncode == 0 and losses(a, "mpi.json") == losses(a, "threads.json"), "mpirun", result)
     # Two machines, as far as Open MPI can tell: a host of another name, reached by an agent in place of ssh.
     agent = f"{parent}/agent.sh"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -166,9 +165,30 @@ class Run {
   Bytes resident_before_;
   std::vector<Seconds> times_;
   std::map<std::string, Seconds> time_by_what_;
-  std::mutex mutex_;
-  std::vector<Timeline> last_steps_;  // of the ranks that are threads
 };
+
+// The timelines of all ranks, on the first one. Clocks of machines have nothing in common: a barrier is the origin.
+Timeline gather_timeline(Communicator& world, const Timeline& own) {
+  world.barrier("origin of timelines").wait();
+  std::vector<std::byte> bytes = pack(own.events, now());
+  const auto payload_of = [](std::vector<std::byte>& b) {
+    return Payload{b.data(), static_cast<std::int64_t>(b.size()), DType::kU8};
+  };
+  std::int64_t size = static_cast<std::int64_t>(bytes.size());
+  if (world.rank() != 0) {
+    world.send({&size, 1, DType::kI64}, 0, 0, "size of a timeline").wait();
+    world.send(payload_of(bytes), 0, 1, "timeline").wait();
+    return {};
+  }
+  std::vector<Timeline> all{{unpack(bytes), {}, {}}};
+  for (int rank = 1; rank < world.size(); ++rank) {
+    world.recv({&size, 1, DType::kI64}, rank, 0, "size of a timeline").wait();
+    bytes.resize(static_cast<std::size_t>(size));
+    world.recv(payload_of(bytes), rank, 1, "timeline").wait();
+    all.push_back({unpack(bytes), {}, {}});
+  }
+  return join(all);
+}
 
 void Run::require_output() const {
   if (config_.output.empty()) return;
@@ -212,10 +232,9 @@ void Run::train(Communicator& world) {
     give_up_if_bad(result, step, skipped_in_a_row, is_last);
     if (is_last) break;
   }
-  {
-    const std::lock_guard lock(mutex_);
-    last_steps_.push_back(executor.timeline());
-  }
+  world.enter(Phase::kReporting);
+  Timeline last_step = gather_timeline(world, executor.timeline());
+  if (world.rank() == 0) summary_.last_step = std::move(last_step);
   world.enter(Phase::kSaving);
   if (world.rank() == 0) summarise(executor);
   if (!config_.output.empty()) save(executor, world.rank() == 0);
@@ -288,7 +307,6 @@ RunSummary Run::finish(double peak_flops) {
   summary_.tokens_per_s =
       static_cast<double>(config_.workload.global_batch * config_.workload.sequence) / summary_.step_time.value;
   summary_.mfu = model_flops(prepared_.program) / summary_.step_time.value / summary_.peak_flops;
-  summary_.last_step = join(last_steps_);
   summary_.time_by_what.assign(time_by_what_.begin(), time_by_what_.end());
   std::stable_sort(summary_.time_by_what.begin(), summary_.time_by_what.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
