@@ -81,4 +81,12 @@ Bytes Attention::scratch(Pass pass, std::span<const TensorSpec> local, int threa
   return {threads * stripe * (pass == Pass::kF ? 1 : 2)};
 }
 
+std::vector<Product> Attention::products(Pass pass, std::span<const TensorSpec> local) const {
+  const auto heads = static_cast<double>(local[0].size_of_dim('B') * local[0].size_of_dim('H'));
+  const auto queries = static_cast<double>(local[0].size_of_dim('S')), width = static_cast<double>(local[0].last());
+  const Work all = work(pass, local);
+  const double calls = pass == Pass::kF ? 2 : 5;
+  return {{queries, all.flops_causal / (2 * heads * queries * width * calls), width, heads * calls}};
+}
+
 }  // namespace sextant

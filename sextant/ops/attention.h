@@ -33,6 +33,7 @@ class Attention final : public Op {
   Needs needs(Pass) const override { return {{0, 1, 2, 3, 4}, {0, 1}}; }
   bool is_product() const override { return true; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;
+  std::vector<Product> products(Pass pass, std::span<const TensorSpec> local) const override;
   Bytes scratch(Pass pass, std::span<const TensorSpec> local, int threads) const override;
   const AttentionRule rule;
 };

@@ -48,4 +48,16 @@ Work GroupedLinear::work(Pass pass, std::span<const TensorSpec> local) const {
   return {flops, flops, y + x, w};
 }
 
+std::vector<Product> GroupedLinear::products(Pass pass, std::span<const TensorSpec> local) const {
+  double out = 1, in = 1;
+  for (const Extent& e : local[1].dims)
+    if (e.dim != 'E') (local[0].has(e.dim) ? in : out) *= static_cast<double>(e.size);
+  // Tokens spread evenly over the experts held here.
+  const auto experts = static_cast<double>(local[1].size_of_dim('E'));
+  const double rows = static_cast<double>(local[0].elements()) / in / experts;
+  if (pass == Pass::kF) return {{rows, out, in, experts}};
+  if (pass == Pass::kI) return {{rows, in, out, experts}};
+  return {{out, in, rows, experts}};
+}
+
 }  // namespace sextant

@@ -15,6 +15,7 @@ class GroupedLinear final : public Op {
   Pass gradient_pass(int input) const override { return input == 1 ? Pass::kW : Pass::kI; }
   bool is_product() const override { return true; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;
+  std::vector<Product> products(Pass pass, std::span<const TensorSpec> local) const override;
 };
 
 }  // namespace sextant

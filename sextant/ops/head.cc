@@ -50,4 +50,12 @@ Bytes Head::scratch(Pass pass, std::span<const TensorSpec> local, int) const {
   return aligned({rows * vocabulary * size_of(statistic_of(local[0].dtype))}) + Bytes{rows * 8};
 }
 
+std::vector<Product> Head::products(Pass pass, std::span<const TensorSpec> local) const {
+  const auto tokens = static_cast<double>(local[2].elements());
+  const auto vocabulary = static_cast<double>(local[1].dims[0].size);
+  const double width = static_cast<double>(local[1].elements()) / vocabulary;
+  if (pass == Pass::kF) return {{tokens, vocabulary, width}};
+  return {{tokens, vocabulary, width}, {tokens, width, vocabulary}, {vocabulary, width, tokens}};
+}
+
 }  // namespace sextant

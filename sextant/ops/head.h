@@ -23,6 +23,7 @@ class Head final : public Op {
   Needs needs(Pass pass) const override { return pass == Pass::kI ? Needs{{0, 1, 2}, {}} : Needs{}; }
   bool is_product() const override { return true; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;
+  std::vector<Product> products(Pass pass, std::span<const TensorSpec> local) const override;
   Pass result_pass() const override { return Pass::kI; }
   /// One chunk of logits, and a loss per token of it.
   int inside_calls(std::span<const TensorSpec> local) const override;

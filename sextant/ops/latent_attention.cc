@@ -38,4 +38,13 @@ Work LatentAttention::work(Pass pass, std::span<const TensorSpec> local) const {
   return work;
 }
 
+std::vector<Product> LatentAttention::products(Pass pass, std::span<const TensorSpec> local) const {
+  const auto heads = static_cast<double>(local[0].size_of_dim('B') * local[0].size_of_dim('H'));
+  const auto queries = static_cast<double>(local[0].size_of_dim('S'));
+  const auto keys = static_cast<double>(local[0].last()), values = static_cast<double>(local[3].last());
+  const double of_keys = pass == Pass::kF ? 1 : 3, of_values = pass == Pass::kF ? 1 : 2;
+  const double seen = work(pass, local).flops_causal / (2 * heads * queries * (of_keys * keys + of_values * values));
+  return {{queries, seen, keys, heads * of_keys}, {queries, seen, values, heads * of_values}};
+}
+
 }  // namespace sextant

@@ -14,6 +14,7 @@ class LatentAttention final : public Op {
   Needs needs(Pass) const override { return {{0, 1, 2, 3, 4, 5}, {0, 1}}; }
   bool is_product() const override { return true; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;
+  std::vector<Product> products(Pass pass, std::span<const TensorSpec> local) const override;
 };
 
 }  // namespace sextant

@@ -62,4 +62,12 @@ Work Linear::work(Pass pass, std::span<const TensorSpec> local) const {
   return {flops, flops, y + x, w};
 }
 
+std::vector<Product> Linear::products(Pass pass, std::span<const TensorSpec> local) const {
+  const auto [m, n, k] = matrix_sizes(local[0], local[1]);
+  const auto a = static_cast<double>(m), b = static_cast<double>(n), c = static_cast<double>(k);
+  if (pass == Pass::kF) return {{a, b, c}};
+  if (pass == Pass::kI) return {{a, c, b}};
+  return {{b, c, a}};
+}
+
 }  // namespace sextant

@@ -13,6 +13,7 @@ class Linear final : public Op {
   Needs needs(Pass pass) const override;
   bool is_product() const override { return true; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;
+  std::vector<Product> products(Pass pass, std::span<const TensorSpec> local) const override;
   Pass gradient_pass(int input) const override { return input == 0 ? Pass::kI : Pass::kW; }
 };
 

@@ -61,6 +61,12 @@ struct Work {
   Work& operator+=(const Work& o);
 };
 
+/// `count` matrix products of [m k] and [k n].
+struct Product {
+  double m = 0, n = 0, k = 0, count = 1;
+  double flops() const { return 2 * m * n * k * count; }
+};
+
 /// Which inputs and outputs a backward pass reads, besides the gradient of output 0.
 struct Needs {
   std::vector<int> in, out;
@@ -83,6 +89,8 @@ class Op {
   virtual Pass gradient_pass(int) const { return Pass::kI; }
   /// The pass that makes the outputs in training: I for a head whose forward pass is empty.
   virtual Pass result_pass() const { return Pass::kF; }
+  /// The matrix products of a pass, as its kernels make them, for prices by shape. Empty: a pass over memory.
+  virtual std::vector<Product> products(Pass, std::span<const TensorSpec>) const { return {}; }
   /// Whether its FLOPs count as the model's in published utilisations: products and attention.
   virtual bool is_product() const { return false; }
   /// Calls that the collectives inside a kernel are made in; `local` are the inputs as the rank holds them.

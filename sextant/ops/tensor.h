@@ -80,7 +80,8 @@ struct TensorSpec {
 
   bool has(Dim dim) const;
   std::int64_t size_of_dim(Dim dim) const;  ///< 1 if it has none
-  std::int64_t elements() const;            ///< logical
+  std::int64_t last() const { return dims.back().size; }
+  std::int64_t elements() const;  ///< logical
   /// Placement over an axis; replicate if the axis is not of this tensor's grid.
   Placement on(Axis axis) const;
   void place(Axis axis, Placement placement);

@@ -68,4 +68,28 @@ Work Context::work(Pass pass, std::span<const TensorSpec> local) const {
   return product_work(pass, local[0].elements(), local[1].size_of_dim('K'), v, p);
 }
 
+namespace {
+
+// A product per head: queries by keys by width, in whichever order a pass has them; a backward pass makes two.
+std::vector<Product> per_head(Pass pass, double heads, double queries, double keys, double width) {
+  if (pass == Pass::kF) return {{queries, keys, width, heads}};
+  return {{queries, width, keys, heads}, {keys, width, queries, heads}};
+}
+
+}  // namespace
+
+std::vector<Product> Scores::products(Pass pass, std::span<const TensorSpec> local) const {
+  return per_head(pass, static_cast<double>(local[0].size_of_dim('B') * local[0].size_of_dim('H')),
+                  static_cast<double>(local[0].size_of_dim('S')), static_cast<double>(local[1].size_of_dim('S')),
+                  static_cast<double>(local[0].size_of_dim('K')));
+}
+
+std::vector<Product> Context::products(Pass pass, std::span<const TensorSpec> local) const {
+  const auto heads = static_cast<double>(local[0].size_of_dim('B') * local[0].size_of_dim('H'));
+  const auto queries = static_cast<double>(local[0].size_of_dim('S')), keys = static_cast<double>(local[0].last()),
+             width = static_cast<double>(local[1].size_of_dim('K'));
+  if (pass == Pass::kF) return {{queries, width, keys, heads}};
+  return {{queries, keys, width, heads}, {keys, width, queries, heads}};
+}
+
 }  // namespace sextant

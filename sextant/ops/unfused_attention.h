@@ -14,6 +14,7 @@ class Scores final : public Op {
   Needs needs(Pass) const override { return {{0, 1}, {}}; }
   bool is_product() const override { return true; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;
+  std::vector<Product> products(Pass pass, std::span<const TensorSpec> local) const override;
 };
 
 /// Masked softmax over the last dim.
@@ -39,6 +40,7 @@ class Context final : public Op {
   Needs needs(Pass) const override { return {{0, 1}, {}}; }
   bool is_product() const override { return true; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;
+  std::vector<Product> products(Pass pass, std::span<const TensorSpec> local) const override;
 };
 
 }  // namespace sextant

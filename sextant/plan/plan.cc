@@ -41,6 +41,10 @@ Sizes sizes_of(const Plan& plan, const Workload& workload) {
 
 namespace {
 
+DType dtype_named(const std::string& precision) {
+  return precision == "fp64" ? DType::kF64 : precision == "bf16" ? DType::kBf16 : DType::kF32;
+}
+
 // The divisors of `whole` next to `wanted`: "2 or 4".
 std::string nearest_divisors(std::int64_t whole, std::int64_t wanted) {
   std::int64_t below = 1, above = whole;
@@ -133,7 +137,7 @@ Workload read_workload(const Value& run, const std::string& file) {
   Workload w;
   w.sequence = f.integer("sequence", 1, 1 << 24);
   w.global_batch = f.integer("global_batch", 1, 1 << 30);
-  w.dtype = f.one_of_or("precision", "fp32", {"fp32", "fp64"}) == "fp64" ? DType::kF64 : DType::kF32;
+  w.dtype = dtype_named(f.one_of_or("precision", "fp32", {"fp32", "fp64", "bf16"}));
   f.finish();
   return w;
 }
@@ -209,6 +213,7 @@ Plan read_plan(const Value& run, const std::string& file, const Workload& worklo
   p.reduce = f.one_of_or("reduce", p.zero >= 2 ? "microbatch" : "step", {"step", "microbatch"}) == "step"
                  ? GradientReduce::kStep
                  : GradientReduce::kMicrobatch;
+  p.gradient_dtype = dtype_named(f.one_of_or("gradient_dtype", "fp32", {"fp32", "bf16"}));
   p.live_units = static_cast<int>(f.integer_or("live_units", 2, 1, 1 << 20));
   p.bucket = {f.integer_or("bucket_bytes", p.zero == 3 ? 0 : 25'000'000, 0)};
   p.schedule = f.text_or("schedule", "1f1b");

@@ -32,8 +32,9 @@ struct Plan {
   WInputs w_inputs = WInputs::kGather;
   int zero = 0;  ///< what is sharded over dp_shard x cp: 1 optimizer state, 2 gradients too, 3 parameters too
   GradientReduce reduce = GradientReduce::kStep;
-  int live_units = 2;  ///< zero 3: so many buckets are gathered at a time
-  Bytes bucket{0};     ///< a bucket is closed at this many bytes; 0: one a stage (zero 3: one a unit)
+  int live_units = 2;                  ///< zero 3: so many buckets are gathered at a time
+  DType gradient_dtype = DType::kF32;  ///< what gradients of bf16 parameters are summed in
+  Bytes bucket{0};                     ///< a bucket is closed at this many bytes; 0: one a stage (zero 3: one a unit)
   std::string schedule = "1f1b";
   int virtual_stages = 0, group = 0;  ///< 0: the schedule's own
   std::vector<int> stages;            ///< units of each stage; empty: balanced

@@ -78,9 +78,9 @@ StepBytes promised_bytes(const Program& program, int pp, const Coordinates& at) 
       case Code::kReduce: {
         const std::int64_t own = slice_of(bucket->elements, zero, zero_place).size();
         if (program.zero == 0)
-          all_reduce(Group::kZero, bucket->elements, program.dtype, zero, zero_place);
+          all_reduce(Group::kZero, bucket->elements, program.gradient_dtype, zero, zero_place);
         else
-          bytes[Group::kZero] += Bytes{(zero - 1) * own * size_of(program.dtype)};
+          bytes[Group::kZero] += Bytes{(zero - 1) * own * size_of(program.gradient_dtype)};
         break;
       }
       case Code::kUnshard:
@@ -104,7 +104,7 @@ StepBytes promised_bytes(const Program& program, int pp, const Coordinates& at) 
           } else {
             n = size_of(sum.group, mesh), place = place_in(sum.group, at, mesh);
           }
-          all_reduce(sum.group, count, program.dtype, n, place);
+          all_reduce(sum.group, count, program.gradient_dtype, n, place);
         }
         break;
       case Code::kRun: {

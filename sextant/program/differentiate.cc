@@ -70,7 +70,7 @@ void differentiate(Draft& d) {
                      d.unit.slots[static_cast<std::size_t>(dy)].spec.name + ".yield");
     }
     for (const Pass pass : {Pass::kI, Pass::kW}) {
-      Step step{bound->node->op, pass, {}, {}, pass == Pass::kI ? bound->inside_i : std::vector<Traffic>{}};
+      Step step{bound->node->op, pass, {}, {}, pass == Pass::kI ? bound->inside_i : std::vector<Traffic>{}, bound->in};
       const Needs needs = op.needs(pass);
       for (const int i : needs.in) step.reads.push_back(bound->in[static_cast<std::size_t>(i)]);
       for (const int o : needs.out) step.reads.push_back(bound->out[static_cast<std::size_t>(o)]);

@@ -99,6 +99,13 @@ std::vector<Step> Unit::b() const {
   return out;
 }
 
+std::vector<TensorSpec> local_inputs(const Unit& unit, const Step& step, const MeshSizes& mesh) {
+  std::vector<TensorSpec> out;
+  for (const int slot : step.inputs.empty() ? step.reads : step.inputs)
+    out.push_back(local(unit.slots[static_cast<std::size_t>(slot)].spec, mesh));
+  return out;
+}
+
 std::vector<NamedTraffic> traffic(const Unit& unit, const std::vector<Step>& steps, const MeshSizes& mesh) {
   std::vector<NamedTraffic> out;
   for (const Step& step : steps) {

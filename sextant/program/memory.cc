@@ -89,20 +89,11 @@ TimedUnit time_unit(const Unit& unit, const MeshSizes& mesh, int threads) {
   time_lists(unit, timed.f, {&timed.i, &timed.w});
   time_lists(unit, timed.f, {&timed.b});
 
-  // Scratch is declared by local input sizes. A backward step reads a subset of the inputs, so its op's specs are
-  // taken from the forward list, or from its own reads where the op has no forward step (a head).
-  std::map<const Op*, std::vector<TensorSpec>> inputs;
-  for (const Step& step : timed.f.steps)
-    for (const int slot : step.reads)
-      inputs[step.op.get()].push_back(local(unit.slots[static_cast<std::size_t>(slot)].spec, mesh));
   for (TimedSteps* list : {&timed.f, &timed.b, &timed.i, &timed.w}) {
     list->scratch.resize(list->steps.size());
     for (std::size_t s = 0; s < list->steps.size(); ++s) {
       const Step& step = list->steps[s];
-      std::vector<TensorSpec> in = inputs[step.op.get()];
-      if (in.empty())
-        for (const int slot : step.reads) in.push_back(local(unit.slots[static_cast<std::size_t>(slot)].spec, mesh));
-      list->scratch[s] = aligned(step.op->scratch(step.pass, in, threads));
+      list->scratch[s] = aligned(step.op->scratch(step.pass, local_inputs(unit, step, mesh), threads));
     }
   }
   return timed;
@@ -140,7 +131,8 @@ class Walk {
   void run(const Instruction& i) {
     if (program_.zero >= 2)
       rank_.for_each_write(i, [&](int b) {
-        if (!has_whole_gradients_[at(b)]) add(MemoryTag::kGradients, whole(b)), has_whole_gradients_[at(b)] = true;
+        if (!has_whole_gradients_[at(b)])
+          add(MemoryTag::kGradients, whole_gradients(b)), has_whole_gradients_[at(b)] = true;
       });
     const Unit& unit = rank_.units[at(i.unit)];
     const TimedSteps& list = plan_.units[at(i.unit)].of(i);
@@ -175,7 +167,7 @@ class Walk {
         const Instruction& of = rank_.code[at(i.waits_for)];
         if (of.code == Code::kSend) remove(MemoryTag::kBoundary, bytes_[at(of.unit)][at(message_slot(rank_, of))]);
         if (of.code == Code::kReduce && program_.zero >= 2)
-          remove(MemoryTag::kGradients, whole(of.bucket)), has_whole_gradients_[at(of.bucket)] = false;
+          remove(MemoryTag::kGradients, whole_gradients(of.bucket)), has_whole_gradients_[at(of.bucket)] = false;
         break;
       }
       default:
@@ -191,6 +183,9 @@ class Walk {
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   static MemoryTag tag(const Unit& unit, int slot) { return tag_of(unit.slots[at(slot)].life); }
   Bytes whole(int bucket) const { return aligned({rank_.buckets[at(bucket)].elements * size_of(program_.dtype)}); }
+  Bytes whole_gradients(int bucket) const {
+    return aligned({rank_.buckets[at(bucket)].elements * size_of(program_.gradient_dtype)});
+  }
 
   const Program& program_;
   const RankProgram& rank_;
@@ -212,7 +207,7 @@ MemoryPlan plan_memory(const Program& program, int pp, Bytes state_per_element, 
   for (const Bucket& bucket : rank.buckets) {
     const Stored stored = stored_elements(program, bucket);
     walk.add(MemoryTag::kParameters, aligned({stored.parameters * size_of(program.dtype)}));
-    walk.add(MemoryTag::kGradients, aligned({stored.gradients * size_of(program.dtype)}));
+    walk.add(MemoryTag::kGradients, aligned({stored.gradients * size_of(program.gradient_dtype)}));
     if (state_per_element.value > 0) walk.add(MemoryTag::kOptimizer, aligned(state_per_element * stored.state));
   }
   for (const Unit& unit : rank.units)

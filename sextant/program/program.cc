@@ -71,6 +71,7 @@ Program build_program(const Model& model, const Plan& plan, const Schedule& sche
 
 Program build_program(const std::vector<Layer>& layers, const Plan& plan, const Schedule& schedule) {
   Program program{.mesh = mesh_of(plan), .dtype = layers.at(0).parameters.at(0).spec.dtype};
+  program.gradient_dtype = program.dtype == DType::kBf16 ? plan.gradient_dtype : program.dtype;
   const std::vector<int> sizes = stage_sizes(plan, static_cast<int>(layers.size()), schedule.num_stages);
   program.zero = size_of(Group::kZero, program.mesh) > 1 ? plan.zero : 0;
   program.reduce = plan.reduce;

@@ -109,7 +109,8 @@ struct RankProgram {
 };
 struct Program {
   MeshSizes mesh;
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;           ///< of parameters and activations
+  DType gradient_dtype = DType::kF32;  ///< what gradients are summed in, over microbatches and ranks
   int num_microbatches = 1;
   int num_stages = 1;
   int zero = 0;  ///< what is sharded over the zero axes; 0 if those have one rank
@@ -131,6 +132,10 @@ Program build_program(const Model& model, const Plan& plan, const Schedule& sche
 Program build_program(const std::vector<Layer>& layers, const Plan& plan, const Schedule& schedule);
 /// A schedule as a program: so many abstract layers a stage.
 Program build_program(const Schedule& schedule, int units_of_stage = 1);
+
+/// FLOPs of a step over all ranks, by the convention of published utilisations: products and attention with all its
+/// scores, the backward pass as twice the forward one.
+double model_flops(const Program& program);
 
 /// Bytes that a rank receives in one step.
 struct StepBytes {

@@ -59,10 +59,11 @@ std::string collective(const Program& program, const RankProgram& rank, const In
   }
   if (i.bucket < 0) return "";
   const Bucket& bucket = rank.buckets[static_cast<std::size_t>(i.bucket)];
-  const std::int64_t element = size_of(program.dtype), bytes = bucket.elements * element;
+  const std::int64_t bytes = bucket.elements * size_of(program.dtype), element = size_of(program.gradient_dtype);
   const std::string_view group = name_of(Group::kZero);
   if (i.code == Code::kUnshard || i.code == Code::kGatherParams) return over("all_gather", group, bytes);
-  if (i.code == Code::kReduce) return over(program.zero > 0 ? "reduce_scatter" : "all_reduce", group, bytes);
+  if (i.code == Code::kReduce)
+    return over(program.zero > 0 ? "reduce_scatter" : "all_reduce", group, bucket.elements * element);
   std::string out;
   if (i.code == Code::kReduceRest)
     for (const RestSum& sum : bucket.rest) {

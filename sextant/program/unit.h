@@ -32,6 +32,7 @@ struct Step {
   Pass pass = Pass::kF;
   std::vector<int> reads, writes;
   std::vector<Traffic> inside;  ///< collectives within the kernel
+  std::vector<int> inputs{};    ///< of the op, as its forward pass takes them; of a forward step its reads
 };
 
 struct Unit {
@@ -44,6 +45,9 @@ struct Unit {
   /// i with each w step right behind the i step that it waits for.
   std::vector<Step> b() const;
 };
+
+/// What a step's op takes, as this rank holds it: what its work, products and scratch are declared by.
+std::vector<TensorSpec> local_inputs(const Unit& unit, const Step& step, const MeshSizes& mesh);
 
 /// How a layer is split: mesh, rules, and what is gathered again.
 struct LayerSplit {

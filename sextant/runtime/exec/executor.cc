@@ -73,7 +73,9 @@ Bytes data_bytes(const Program& program, int pp) {
 }
 
 Bytes state_bytes_per_element(const Program& program, OptimizerKind kind) {
-  return {state_values(kind) * size_of(program.dtype)};
+  // Narrow parameters have a master copy.
+  const std::int64_t value = size_of(statistic_of(program.dtype));
+  return {state_values(kind) * value + (program.dtype == statistic_of(program.dtype) ? 0 : value)};
 }
 
 Executor::Executor(const Program& program, const KernelTable& kernels, Communicator& world,

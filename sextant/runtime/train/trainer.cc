@@ -29,27 +29,6 @@ Bytes physical_memory() { return {static_cast<std::int64_t>(::sysconf(_SC_PHYS_P
 
 }  // namespace
 
-double model_flops(const Program& program) {
-  double flops = 0;
-  // Each op once, where its result is made (a head's in I), by its forward work; not what recomputation adds.
-  const auto add = [&](const Unit& unit, const std::vector<Step>& steps, Pass pass) {
-    for (const Step& step : steps) {
-      if (!step.op->is_product() || step.pass != pass || step.op->result_pass() != pass) continue;
-      std::vector<TensorSpec> in;
-      for (const int slot : step.reads)
-        in.push_back(local(unit.slots[static_cast<std::size_t>(slot)].spec, program.mesh));
-      flops += 3 * step.op->work(Pass::kF, in).flops_full;
-    }
-  };
-  for (const RankProgram& rank : program.by_pp)
-    for (std::size_t u = 0; u < rank.units.size(); ++u) {
-      if (rank.stage(static_cast<int>(u)).is_mirrored) continue;
-      add(rank.units[u], rank.units[u].f, Pass::kF);
-      add(rank.units[u], rank.units[u].i, Pass::kI);
-    }
-  return flops * program.num_microbatches * program.mesh.num_ranks();
-}
-
 void fill_step(Executor& executor, const RunConfig& config, const SampleSource& source, std::int64_t step,
                int data_rank) {
   const std::int64_t sequence = config.workload.sequence, b = config.plan.microbatch_size;
@@ -316,6 +295,9 @@ RunSummary Run::finish(double peak_flops) {
 void require_trained(const RunConfig& config) {
   if (const std::string why = config.model.not_trained(); !why.empty())
     throw InvalidInput(str(printable(config.file), ": [model] config: ", config.model.family, ": ", why));
+  if (config.workload.dtype == DType::kBf16)
+    throw InvalidInput(str(printable(config.file),
+                           ": [workload] precision: \"bf16\" is planned and simulated, not trained yet; use \"fp32\""));
 }
 
 }  // namespace

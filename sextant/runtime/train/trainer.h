@@ -33,9 +33,6 @@ struct RunSummary {
 };
 Value to_value(const RunSummary& summary);
 
-/// FLOPs of a step over all ranks, by the convention of published utilisations: products and attention with all its
-/// scores, the backward pass as twice the forward one.
-double model_flops(const Program& program);
 /// Fused multiply-adds of this machine, float32, measured on `threads` threads in a fifth of a second. FLOP/s.
 double measured_peak_flops(int threads);
 /// Bytes that `threads` threads read and write a second when they copy arrays far beyond the caches, measured in about
