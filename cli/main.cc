@@ -13,7 +13,8 @@
 namespace sextant::cli {
 namespace {
 
-const Command* const kCommands[] = {&train, &generate, &data, &check, &verify, &schedule, &compare, &presets, &doctor};
+const Command* const kCommands[] = {&train,    &generate, &data,     &check,   &verify,
+                                    &schedule, &compare,  &simulate, &presets, &doctor};
 
 std::string overview() {
   std::string out =

@@ -45,6 +45,7 @@ struct Node {
 struct Layer {
   std::string name;  ///< "embed", "L07", "head"
   int index = -1;    ///< of the transformer layer; -1 for embedding and head
+  int like = -1;     ///< layers of the same number >= 0 differ in their names only
   std::vector<LayerTensor> tensors;
   std::vector<Parameter> parameters;
   std::vector<Node> nodes;

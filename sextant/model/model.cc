@@ -59,6 +59,14 @@ class ModelBuilder {
   }
 
   Layer layer(int index) const {
+    Layer layer = build_layer(index);
+    // Masks of dropout go by the layer's name.
+    const bool slides = !c_.slides.empty() && c_.slides[static_cast<std::size_t>(index)];
+    if (c_.dropout == 0 && c_.attention_dropout == 0) layer.like = (c_.is_mixture(index) ? 2 : 0) + (slides ? 1 : 0);
+    return layer;
+  }
+
+  Layer build_layer(int index) const {
     LayerBuilder b(str("L", index < 10 ? "0" : "", index), index, sizes_);
     const int x = boundary(b);
     const int attended =

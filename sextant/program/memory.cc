@@ -135,7 +135,7 @@ class Walk {
           add(MemoryTag::kGradients, whole_gradients(b)), has_whole_gradients_[at(b)] = true;
       });
     const Unit& unit = rank_.units[at(i.unit)];
-    const TimedSteps& list = plan_.units[at(i.unit)].of(i);
+    const TimedSteps& list = plan_.units[at(i.unit)]->of(i);
     for (std::size_t s = 0; s < list.steps.size(); ++s) {
       for (const int slot : list.allocate[s]) add(tag(unit, slot), bytes_[at(i.unit)][at(slot)]);
       add(MemoryTag::kScratch, list.scratch[s]);
@@ -202,7 +202,13 @@ MemoryPlan plan_memory(const Program& program, int pp, Bytes state_per_element, 
                        const std::function<void(std::size_t, Bytes, Bytes)>& on_instruction) {
   MemoryPlan plan;
   const RankProgram& rank = program.by_pp.at(static_cast<std::size_t>(pp));
-  for (const Unit& unit : rank.units) plan.units.push_back(time_unit(unit, program.mesh, threads));
+  std::map<int, std::shared_ptr<const TimedUnit>> known;
+  for (const Unit& unit : rank.units) {
+    std::shared_ptr<const TimedUnit> timed = unit.like >= 0 ? known[unit.like] : nullptr;
+    if (!timed) timed = std::make_shared<const TimedUnit>(time_unit(unit, program.mesh, threads));
+    if (unit.like >= 0) known[unit.like] = timed;
+    plan.units.push_back(std::move(timed));
+  }
   Walk walk(program, pp, plan);
   for (const Bucket& bucket : rank.buckets) {
     const Stored stored = stored_elements(program, bucket);

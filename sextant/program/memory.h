@@ -1,6 +1,7 @@
 #pragma once
 // Liveness of every buffer: the peak is known before anything runs, and the executor follows the same lists.
 #include <functional>
+#include <memory>
 
 #include "sextant/program/program.h"
 
@@ -47,11 +48,11 @@ Stored stored_elements(const Program& program, const Bucket& bucket);
 
 using LiveBytes = std::array<Bytes, kNumMemoryTags>;
 struct MemoryPlan {
-  std::vector<TimedUnit> units;
-  Bytes peak;              ///< greatest sum of live bytes
-  LiveBytes at_peak{};     ///< by tag, at that moment
-  std::string peak_where;  ///< the instruction and step of the peak
-  Bytes at_start, at_end;  ///< sums in front of and behind the step: equal if all is freed
+  std::vector<std::shared_ptr<const TimedUnit>> units;  ///< those of like units are one
+  Bytes peak;                                           ///< greatest sum of live bytes
+  LiveBytes at_peak{};                                  ///< by tag, at that moment
+  std::string peak_where;                               ///< the instruction and step of the peak
+  Bytes at_start, at_end;                               ///< sums in front of and behind the step: equal if all is freed
 };
 /// What a rank of coordinate `pp` holds through a step.
 /// `state_per_element`: optimizer bytes for each parameter element (0 SGD, 2 values for AdamW); `data` what the loader

@@ -1,5 +1,8 @@
 #include "sextant/program/program.h"
 
+#include <map>
+#include <tuple>
+
 #include "sextant/base/errors.h"
 #include "sextant/model/abstract.h"
 #include "sextant/plan/pipeline_parallel.h"
@@ -61,6 +64,38 @@ bool crosses_in_slices(const std::vector<Layer>& layers, const Plan& plan) {
          layer.tensors[static_cast<std::size_t>(layer.input)].spec.size_of_dim('S') % (plan.cp * plan.tp) == 0;
 }
 
+// Lowers layers that differ in their names only once for each way to split them.
+class Lowering {
+ public:
+  Unit lower_layer(const Layer& layer, const LayerSplit& split) {
+    if (layer.like < 0) return lower(layer, split);
+    const Key key{layer.like, split.recompute.any(), split.slice_input, split.slice_output};
+    const auto found = known_.find(key);
+    if (found != known_.end()) return named_like(found->second, layer);
+    Unit unit = lower(layer, split);
+    unit.like = static_cast<int>(known_.size());
+    return known_.emplace(key, std::move(unit)).first->second;
+  }
+
+ private:
+  using Key = std::tuple<int, bool, bool, bool>;
+
+  static Unit named_like(const Unit& first, const Layer& layer) {
+    Unit unit = first;
+    unit.name = layer.name, unit.layer = layer.index;
+    const std::string from = first.name + ".", to = layer.name + ".";
+    for (Slot& slot : unit.slots)
+      if (const auto at = slot.spec.name.find(from); at != std::string::npos)
+        slot.spec.name.replace(at, from.size(), to);
+    unit.parameters.clear();
+    for (const Parameter& p : layer.parameters)
+      if (!p.is_shared) unit.parameters.push_back(p);
+    return unit;
+  }
+
+  std::map<Key, Unit> known_;
+};
+
 }  // namespace
 
 Program build_program(const Model& model, const Plan& plan) { return build_program(model, plan, schedule_of(plan)); }
@@ -81,6 +116,7 @@ Program build_program(const std::vector<Layer>& layers, const Plan& plan, const 
   for (std::size_t s = 1; s < sizes.size(); ++s) first_layer[s] = first_layer[s - 1] + sizes[s - 1];
 
   const bool slices = crosses_in_slices(layers, plan);
+  Lowering lowering;
   for (std::size_t pp = 0; pp < program.by_pp.size(); ++pp) {
     RankProgram& rank = program.by_pp[pp];
     const auto elsewhere = [&](int coordinate) { return coordinate >= 0 && coordinate != static_cast<int>(pp); };
@@ -96,7 +132,7 @@ Program build_program(const std::vector<Layer>& layers, const Plan& plan, const 
         of_stage += is_layer;
         split.slice_input = slices && u == stage.first_unit && elsewhere(stage.before);
         split.slice_output = slices && u == stage.last_unit && elsewhere(stage.after);
-        rank.units[static_cast<std::size_t>(u)] = lower(layer, split);
+        rank.units[static_cast<std::size_t>(u)] = lowering.lower_layer(layer, split);
       }
     }
   }

@@ -38,6 +38,7 @@ struct Step {
 struct Unit {
   std::string name;  ///< "embed", "L07", "head"
   int layer = -1;
+  int like = -1;  ///< units of a program with the same number >= 0 differ in their names only
   std::vector<Slot> slots;
   std::vector<Step> f, i, w;  ///< w holds matrix products and what they gather again
   int input = -1, output = -1, output_gradient = -1, input_gradient = -1;  ///< boundary slots; -1 if none

@@ -22,7 +22,10 @@ class Runner {
     ranks_.resize(program.by_pp.size());
     run_.by_pp.resize(program.by_pp.size());
     run_.latency = prices.latency;
-    for (std::size_t pp = 0; pp < ranks_.size(); ++pp) run_.by_pp[pp].resize(program.by_pp[pp].code.size());
+    for (std::size_t pp = 0; pp < ranks_.size(); ++pp) {
+      run_.by_pp[pp].resize(program.by_pp[pp].code.size());
+      ranks_[pp].ends.resize(program.by_pp[pp].code.size());
+    }
   }
 
   VirtualRun run() {
@@ -52,6 +55,8 @@ class Runner {
   struct Rank {
     std::size_t at = 0;
     Seconds now;
+    Seconds collectives;        // when the last collective that was started ends
+    std::vector<Seconds> ends;  // of what instructions started, by instruction
   };
   struct Meeting {
     std::vector<int> here;
@@ -71,8 +76,23 @@ class Runner {
           const auto& unit = times[at(i.unit)];
           end += unit[static_cast<std::size_t>(i.pass)];
           if (i.fused) end += unit[static_cast<std::size_t>(Pass::kW)];
+          if (const Seconds beside = std::min(end, rank.collectives) - rank.now; beside.value > 0)
+            end += {beside.value * prices_.interference};
           break;
         }
+        case Code::kUnshard:
+        case Code::kGatherParams:
+          end = start_collective(rank, price_of(pp, i.bucket).gather);
+          break;
+        case Code::kReduce:
+          end = start_collective(rank, price_of(pp, i.bucket).reduce);
+          break;
+        case Code::kCountTokens:
+          end += prices_.count;
+          break;
+        case Code::kOptStep:
+          if (!prices_.optimizer.empty()) end += prices_.optimizer[at(pp)];
+          break;
         case Code::kSend:
         case Code::kRecv: {
           Message& m = messages_[numbers_.of(list, i)];
@@ -82,7 +102,10 @@ class Runner {
         }
         case Code::kWait: {
           const Instruction& of = list.code[at(i.waits_for)];
-          if (of.code != Code::kSend && of.code != Code::kRecv) break;
+          if (of.code != Code::kSend && of.code != Code::kRecv) {
+            end = std::max(end, rank.ends[at(i.waits_for)]);
+            break;
+          }
           Message& m = messages_[numbers_.of(list, of)];
           if (!m.travels()) {
             m.waiter = pp;
@@ -93,11 +116,14 @@ class Runner {
         }
         case Code::kReduceRest: {
           const Bucket& bucket = list.buckets[at(i.bucket)];
+          // Behind the reduction that it finishes, on the same stream.
+          end += price_of(pp, i.bucket).rest;
           if (bucket.holders.size() > 1 && !meet(pp, bucket.holders.size(), {bucket.holders, bucket.name}, end)) return;
           break;
         }
         case Code::kGradNorm:
           if (!meet(pp, ranks_.size(), {}, end)) return;
+          end += prices_.norm;
           break;
         default:
           break;
@@ -105,6 +131,17 @@ class Runner {
       spans[rank.at] = {rank.now, end};
       rank.now = end;
     }
+  }
+
+  BucketPrice price_of(int pp, int bucket) const {
+    return prices_.buckets.empty() ? BucketPrice{} : prices_.buckets[at(pp)][at(bucket)];
+  }
+
+  // Collectives of a rank run one behind the other. Returns when the rank goes on.
+  Seconds start_collective(Rank& rank, Seconds time) {
+    const Seconds start = std::max(rank.now, rank.collectives);
+    rank.collectives = rank.ends[rank.at] = start + time;
+    return prices_.overlap == Overlap::kDma ? rank.now : rank.collectives;
   }
 
   // A collective of several coordinates ends for all when the last one has come.

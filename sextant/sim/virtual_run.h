@@ -1,15 +1,37 @@
 #pragma once
 // A program run in virtual time: every coordinate follows its list, messages take time, nothing is computed.
+#include "sextant/cost/price.h"
 #include "sextant/program/program.h"
 #include "sextant/trace/timeline.h"
 
 namespace sextant {
 
+/// Whether collectives run beside computation.
+enum class Overlap : std::uint8_t {
+  kDma,  ///< they do, and slow it down by Prices::interference
+  kNone  ///< they are the rank's own work (a CPU)
+};
+
 /// What things take. Everything that has no price takes no time.
 struct Prices {
   std::vector<std::vector<std::array<Seconds, 3>>> units;  ///< [pp][unit]: F, I, W; B takes I + W
   Seconds latency;                                         ///< from the start of a transfer to its end
+  std::vector<std::vector<UnitPrice>> parts{};             ///< what the times of units are made of; may be empty
+  std::vector<std::vector<BucketPrice>> buckets{};         ///< [pp][bucket]; may be empty
+  std::vector<Seconds> optimizer{};                        ///< [pp]; may be empty
+  Seconds count, norm;                                     ///< kCountTokens, kGradNorm
+  Overlap overlap = Overlap::kDma;
+  double interference = 0;  ///< computation takes so much longer while a collective runs
 };
+/// What a cluster takes for the program, its ranks laid out tp, cp, dp_shard, dp_replicate, pp from the inside.
+Prices cluster_prices(const Program& program, const Cluster& cluster);
+/// Disturbs prices: every pass of a unit on a coordinate takes factor[pp] times as long, messages `link` times.
+struct Disturbance {
+  std::vector<double> factor;
+  double link = 1;
+};
+void disturb(Prices& prices, const Disturbance& disturbance);
+
 /// Each stage's share of a rank's time, equal for all its units: a rank with V stages takes `times` for one microbatch
 /// through all of them.
 Prices equal_prices(const Program& program, std::array<Seconds, 3> times, Seconds latency = {});
@@ -60,6 +82,18 @@ struct RunReport {
   std::vector<PathStep> critical_path;  ///< in the order of time
 };
 RunReport report(const Program& program, const VirtualRun& run);
+
+/// Where a step's time goes, on the coordinate that is busiest. The parts add up to the makespan.
+struct Breakdown {
+  int pp = 0;
+  Seconds makespan;
+  Seconds compute;    ///< kernels, as much of them as coordinates have on average
+  Seconds imbalance;  ///< what this coordinate has more than the average
+  Seconds optimizer;
+  Seconds tp, cp, dp, pipeline;  ///< communication that nothing hides: within layers, of buckets, between stages
+  Seconds bubble;                ///< waits for work that is not done yet
+};
+Breakdown break_down(const Program& program, const Prices& prices, const VirtualRun& run);
 
 /// Activations that live: a change at a time, in order.
 struct LiveSample {

@@ -145,10 +145,10 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
         out.push_back(std::move(ready_step));
       }
     };
-    prepare(memory_.units[u].f, ready.f);
-    prepare(memory_.units[u].b, ready.b);
-    prepare(memory_.units[u].i, ready.i);
-    prepare(memory_.units[u].w, ready.w);
+    prepare(memory_.units[u]->f, ready.f);
+    prepare(memory_.units[u]->b, ready.b);
+    prepare(memory_.units[u]->i, ready.i);
+    prepare(memory_.units[u]->w, ready.w);
     units_.push_back(std::move(ready));
     std::vector<Held>& held = held_.emplace_back(unit.slots.size());
     for (std::size_t s = 0; s < unit.slots.size(); ++s) {
@@ -237,7 +237,7 @@ void Executor::run(const Instruction& instruction) {
   const int u = instruction.unit, m = instruction.microbatch;
   const Unit& unit = rank_.units[static_cast<std::size_t>(u)];
   const bool forward = instruction.pass == Pass::kF;
-  const TimedUnit& timed = memory_.units[static_cast<std::size_t>(u)];
+  const TimedUnit& timed = *memory_.units[static_cast<std::size_t>(u)];
   const TimedSteps& list = timed.of(instruction);
   const ReadyUnit& ready_unit = units_[static_cast<std::size_t>(u)];
   const auto& ready = &list == &timed.f   ? ready_unit.f

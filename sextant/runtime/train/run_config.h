@@ -1,6 +1,6 @@
 #pragma once
 // A run file: everything that `sextant train` needs.
-#include "sextant/plan/plan.h"
+#include "sextant/plan/plan_file.h"
 #include "sextant/runtime/data/batch.h"
 #include "sextant/runtime/optim/optimizer.h"
 
@@ -13,6 +13,7 @@ struct RunConfig {
   std::string model_file;  ///< "" for a preset
   Workload workload;
   Plan plan;
+  std::string cluster;  ///< what step times are predicted for; "" for none
   OptimizerConfig optimizer;
   std::string train_data;  ///< text or token file
   std::string tokenizer;   ///< tokenizer.json that made it, which goes into the output; "" for bytes, or to leave it
@@ -28,13 +29,6 @@ struct RunConfig {
   Bytes shard{5'000'000'000};   ///< weights beyond it are written as several files
   std::string initial_weights;  ///< safetensors file, index or folder to start from; "" to draw them
 };
-
-/// One `section.key=value` of the command line.
-struct Override {
-  std::string section, key, text;
-};
-/// Splits "plan.dp_shard=4". Throws InvalidInput (usage).
-Override parse_override(const std::string& argument);
 
 /// Reads a run file with overrides; `ranks` 0 takes the plan's; `ranks_here` of them share this machine (0: all). Paths
 /// in it are relative to the file's folder. Throws InvalidInput on anything off, the plan's violations all at once.

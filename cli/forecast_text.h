@@ -1,0 +1,22 @@
+#pragma once
+// How plans and forecasts are said.
+#include <ostream>
+#include <string>
+
+#include "sextant/base/value.h"
+#include "sextant/sim/forecast.h"
+
+namespace sextant::cli {
+
+/// "dp 128 tp 8 pp 16 interleaved V 8, zero 1, 16 x 1 sequences, recompute full".
+std::string words_of(const Plan& plan);
+/// The plan as a plan file's sections.
+std::string plan_file_text(const std::string& model, const std::string& cluster, int devices, const Workload& workload,
+                           const Plan& plan);
+void print_forecast(std::ostream& out, const Forecast& forecast, const Workload& workload, const Plan& plan,
+                    const Cluster& cluster);
+Value to_value(const Forecast& forecast, const Workload& workload, const Plan& plan);
+Value to_value(const Plan& plan);
+std::string percent(double fraction);
+
+}  // namespace sextant::cli

@@ -1,0 +1,82 @@
+#include "sextant/cost/device_time.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "sextant/ops/convert.h"
+
+namespace sextant {
+namespace {
+
+// Halves of the largest tile, and how fast each runs against it: half the area reads a third more operands.
+struct TileChoice {
+  double m, n, speed;
+};
+constexpr TileChoice kTiles[] = {{1, 1, 1},         {0.5, 1, 0.94},    {1, 0.5, 0.94},   {0.5, 0.5, 0.86},
+                                 {0.25, 0.5, 0.72}, {0.5, 0.25, 0.72}, {0.25, 0.25, 0.6}};
+// A contraction is cut when its tiles are too few for the units.
+constexpr double kCuts[] = {1, 2, 4, 8};
+
+bool is_attention(std::string_view kind) { return kind == "attention" || kind == "latent_attention"; }
+
+}  // namespace
+
+Seconds product_time(const Product& p, DType dtype, const Device& device) {
+  if (p.m <= 0 || p.n <= 0 || p.k <= 0) return {};
+  const double peak = device.peak(dtype) * device.matmul_ceiling * device.sustained, units = device.units;
+  double best = std::numeric_limits<double>::max();
+  for (const TileChoice& tile : kTiles) {
+    const double m = std::max(1.0, device.tile[0] * tile.m), n = std::max(1.0, device.tile[1] * tile.n);
+    const double tiles = std::ceil(p.m / m) * std::ceil(p.n / n) * p.count;
+    for (const double cut : kCuts) {
+      if (cut > 1 && (p.k / cut < 512 || tiles >= units)) break;
+      const double waves = std::ceil(tiles * cut / units);
+      best = std::min(best, waves * units * 2 * m * n * (p.k / cut + device.half_depth) / (peak * tile.speed));
+    }
+  }
+  const double element = static_cast<double>(size_of(dtype));
+  const double bytes = element * p.count * (p.m * p.k + p.k * p.n + p.m * p.n);
+  return {std::max(best, bytes / (device.bandwidth * device.memory_share))};
+}
+
+Seconds step_time(const Unit& unit, const Step& step, const MeshSizes& mesh, DType gradient_dtype,
+                  const Device& device) {
+  if (const auto* convert = dynamic_cast<const Convert*>(step.op.get());
+      convert && convert->collective() == CollectiveKind::kNone)
+    return {};  // a view, or a slice that is read where it lies
+  if (dynamic_cast<const Convert*>(step.op.get())) return {};
+  const std::vector<TensorSpec> in = local_inputs(unit, step, mesh);
+  const DType dtype = [&] {
+    for (const TensorSpec& spec : in)
+      if (spec.is_float()) return spec.dtype;
+    return DType::kF32;
+  }();
+  double time = device.launch.value;
+  const std::vector<Product> products = step.op->products(step.pass, in);
+  if (is_attention(step.op->kind())) {
+    for (const Product& p : products)
+      time += p.flops() / (device.peak(dtype) * device.matmul_ceiling * device.sustained * device.attention_ceiling) *
+              (1 + 32 / p.m);
+    return {time};
+  }
+  for (const Product& p : products) time += product_time(p, dtype, device).value;
+  const double rate = device.bandwidth * device.memory_share;
+  if (products.empty()) {
+    const Work work = step.op->work(step.pass, in);
+    time += static_cast<double>((work.read + work.written).value) / rate;
+  } else if (step.pass == Pass::kW) {
+    // The sum is read and written in the gradients' type.
+    time += products[0].m * products[0].n * products[0].count * static_cast<double>(size_of(gradient_dtype)) / rate;
+  }
+  return {time};
+}
+
+Seconds optimizer_time(const Program& program, std::int64_t elements, const Device& device) {
+  const bool narrow = program.dtype == DType::kBf16;
+  const std::int64_t value = size_of(statistic_of(program.dtype));
+  const std::int64_t bytes = 3 * 2 * value + size_of(program.gradient_dtype) + (narrow ? size_of(program.dtype) : 0);
+  return {device.launch.value + static_cast<double>(elements * bytes) / (device.bandwidth * device.memory_share)};
+}
+
+}  // namespace sextant

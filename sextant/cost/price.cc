@@ -1,0 +1,86 @@
+#include "sextant/cost/price.h"
+
+#include "sextant/base/errors.h"
+
+namespace sextant {
+namespace {
+
+// The whole tensor of a collective in which a rank receives so many bytes (docs/placements.md).
+Bytes whole_of(CollectiveKind kind, Bytes received, int n) {
+  const double factor = kind == CollectiveKind::kAllReduce ? 2 : 1;
+  return {static_cast<std::int64_t>(static_cast<double>(received.value) * n / (factor * (n - 1)))};
+}
+
+PassPrice price_pass(const Unit& unit, const std::vector<Step>& steps, const MeshSizes& mesh, DType gradient_dtype,
+                     const Network& network) {
+  PassPrice price;
+  for (const Step& step : steps) price.compute += step_time(unit, step, mesh, gradient_dtype, network.cluster().device);
+  for (const NamedTraffic& named : traffic(unit, steps, mesh)) {
+    const Traffic& t = named.traffic;
+    const int n = mesh[t.axis];
+    if (n == 1 || t.calls == 0) continue;
+    check(t.axis == Axis::kTp || t.axis == Axis::kCp, "layers talk over tp and cp");
+    const RankGroup group = ranks_of(t.axis == Axis::kTp ? Group::kTensor : Group::kContext, mesh);
+    const Bytes call{whole_of(t.kind, t.bytes, n).value / t.calls};
+    const Seconds time{network.collective(t.kind, call, group).time.value * t.calls};
+    (t.axis == Axis::kTp ? price.tp : price.cp) += time;
+  }
+  return price;
+}
+
+}  // namespace
+
+RankGroup ranks_of(Group group, const MeshSizes& mesh) {
+  const int tp = mesh[Axis::kTp], cp = mesh[Axis::kCp];
+  switch (group) {
+    case Group::kTensor:
+      return {1, tp};
+    case Group::kContext:
+      return {tp, cp};
+    case Group::kZero:
+    case Group::kData:
+      return {tp, size_of(group, mesh)};
+    case Group::kReplicas:
+      return {tp * cp * mesh[Axis::kDpShard], mesh[Axis::kDpReplicate]};
+    case Group::kCopies:
+    case Group::kHolders:
+    case Group::kWorld:
+      break;
+  }
+  throw InternalError("the group of this group is known where it is used");
+}
+
+UnitPrice price_unit(const Unit& unit, const MeshSizes& mesh, DType gradient_dtype, const Network& network) {
+  return {price_pass(unit, unit.f, mesh, gradient_dtype, network),
+          price_pass(unit, unit.i, mesh, gradient_dtype, network),
+          price_pass(unit, unit.w, mesh, gradient_dtype, network)};
+}
+
+BucketPrice price_bucket(const Program& program, const Bucket& bucket, const Network& network) {
+  const MeshSizes& mesh = program.mesh;
+  const RankGroup zero = ranks_of(Group::kZero, mesh);
+  const std::int64_t element = size_of(program.gradient_dtype);
+  const Bytes parameters{bucket.elements * size_of(program.dtype)}, gradients{bucket.elements * element};
+  BucketPrice price;
+  price.gather = network.collective(CollectiveKind::kAllGather, parameters, zero).time;
+  price.reduce =
+      network
+          .collective(program.zero == 0 ? CollectiveKind::kAllReduce : CollectiveKind::kReduceScatter, gradients, zero)
+          .time;
+  const std::int64_t share = program.zero > 0 ? zero.size : 1;
+  for (const RestSum& sum : bucket.rest) {
+    const Bytes bytes{(sum.end - sum.begin) * element / share};
+    RankGroup group;
+    if (sum.group == Group::kCopies)
+      group = {1, sum.copies};
+    else if (sum.group == Group::kHolders)
+      group = {mesh.num_ranks() * std::max(1, std::abs(bucket.holders.back() - bucket.holders.front())),
+               static_cast<int>(bucket.holders.size())};
+    else
+      group = ranks_of(sum.group, mesh);
+    price.rest += network.collective(CollectiveKind::kAllReduce, bytes, group).time;
+  }
+  return price;
+}
+
+}  // namespace sextant

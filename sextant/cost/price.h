@@ -1,0 +1,28 @@
+#pragma once
+// Prices of what a program's lists contain.
+#include "sextant/cost/device_time.h"
+#include "sextant/cost/network.h"
+
+namespace sextant {
+
+/// What a pass of a unit takes on one rank. Its collectives start and end within it, so nothing hides them.
+struct PassPrice {
+  Seconds compute, tp, cp;
+  Seconds total() const { return compute + tp + cp; }
+};
+using UnitPrice = std::array<PassPrice, 3>;  ///< F, I, W
+
+/// Ranks are laid out tp innermost, then cp, dp_shard, dp_replicate, pp.
+RankGroup ranks_of(Group group, const MeshSizes& mesh);
+
+UnitPrice price_unit(const Unit& unit, const MeshSizes& mesh, DType gradient_dtype, const Network& network);
+
+/// What moves a bucket's parameters and gradients.
+struct BucketPrice {
+  Seconds gather;  ///< kUnshard, kGatherParams
+  Seconds reduce;  ///< kReduce
+  Seconds rest;    ///< kReduceRest
+};
+BucketPrice price_bucket(const Program& program, const Bucket& bucket, const Network& network);
+
+}  // namespace sextant

@@ -1,0 +1,94 @@
+#pragma once
+// Finds the best plan of a space, and proves it: closed forms bound every plan from below, plans are simulated from the
+// least bound on until no bound is below the best simulated time.
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sextant/sim/forecast.h"
+
+namespace sextant {
+
+struct Request {
+  ModelConfig model;
+  Workload workload;
+  Cluster cluster;
+  int devices = 1;
+};
+
+/// What is tried. Empty lists are filled from the model, the batch and the cluster by `space_of`.
+struct Space {
+  std::vector<int> tp, cp, pp, virtual_stages, zero;
+  std::vector<std::int64_t> microbatch_sizes;
+  std::vector<std::string> schedules;
+  std::vector<Recompute> recomputes;
+  /// Gradients that are summed over the zero axes leave in buckets of this size.
+  Bytes bucket{256'000'000};
+};
+/// All degrees that divide the devices and that the model takes; schedules 1f1b, interleaved, zb-h1, zb-v; no
+/// recomputation, that of norms and activations, and full; ZeRO 0 to 3.
+Space space_of(const Request& request);
+
+/// A plan by its numbers: what the closed form prices.
+struct Candidate {
+  std::int16_t dp = 1, tp = 1, cp = 1, pp = 1, virtual_stages = 1, zero = 0;
+  std::int16_t schedule = 0, recompute = 0;  ///< in Space
+  std::int32_t microbatch_size = 1, num_microbatches = 1;
+  float bound = 0;   ///< seconds: no schedule of this plan ends sooner
+  float memory = 0;  ///< bytes: at least so many on the coordinate that needs most
+};
+Plan plan_of(const Candidate& candidate, const Space& space);
+
+struct Ranked {
+  Plan plan;
+  Seconds bound;
+  Forecast forecast;
+  bool fits = true;
+};
+
+/// Why plans are not there.
+struct Counts {
+  std::int64_t considered = 0;   ///< combinations of the space
+  std::int64_t indivisible = 0;  ///< of those, what devices, batch, layers or the schedule do not divide into
+  std::int64_t memory = 0;       ///< do not fit by the closed form
+  std::int64_t bounded = 0;      ///< cannot be faster than the best
+  std::int64_t simulated = 0;
+  std::int64_t too_large = 0;  ///< of those, what does not fit after all
+};
+struct Answer {
+  std::vector<Ranked> plans;      ///< that fit, best first
+  std::optional<Ranked> closest;  ///< if none fits: the one that lacks least
+  std::optional<Ranked> rule_of_thumb;
+  Seconds bound;  ///< no plan that was not simulated is faster
+  Counts counts;
+  bool proved = true;  ///< the search ended by its bound, not by its limit
+};
+struct SearchOptions {
+  int ranked = 8;            ///< plans that are wanted behind the best, simulated if need be
+  int most_simulated = 400;  ///< then it gives up, and says so
+};
+
+/// The closed forms of a request: layers lowered and priced once for each way to split them.
+class Estimator {
+ public:
+  Estimator(const Request& request, const Space& space);
+  ~Estimator();
+  /// Bound and memory of a candidate; false if it is none (indivisible).
+  bool price(Candidate& candidate) const;
+
+ private:
+  struct Tables;
+  std::unique_ptr<Tables> tables_;
+};
+
+Answer search(const Request& request, const Space& space, const SearchOptions& options = {});
+/// Model parallel only until it fits: tp within the innermost level, then pp, ZeRO 1, rest dp; then ZeRO 3; then full
+/// recomputation (design section 6). Nothing if none of these fits.
+std::optional<Ranked> rule_of_thumb(const Request& request, const Space& space);
+Ranked simulate_plan(const Request& request, const Plan& plan);
+
+/// In words, the greatest differences of two forecasts: "+38 % tp that nothing hides, -3 % bubble".
+std::string difference(const Forecast& of, const Forecast& against);
+
+}  // namespace sextant

@@ -1,0 +1,245 @@
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "sextant/base/errors.h"
+#include "sextant/plan/pipeline_parallel.h"
+#include "sextant/planner/planner.h"
+
+namespace sextant {
+namespace {
+
+std::vector<int> divisors(int n, std::int64_t most) {
+  std::vector<int> out;
+  for (int d = 1; d <= n && d <= most; ++d)
+    if (n % d == 0) out.push_back(d);
+  return out;
+}
+
+bool takes_tp(const ModelConfig& m, int tp) {
+  const bool kv = m.kv_heads >= tp ? m.kv_heads % tp == 0 : tp % m.kv_heads == 0;
+  return m.heads % tp == 0 && kv && m.ffn_width % tp == 0 && m.vocabulary >= tp;
+}
+
+bool takes_cp(const Request& r, int cp) {
+  return r.workload.sequence % (2 * cp) == 0 && r.workload.sequence / cp >= 1024;
+}
+
+}  // namespace
+
+Space space_of(const Request& r) {
+  Space s;
+  for (const int d : divisors(r.devices, r.devices)) {
+    if (takes_tp(r.model, d)) s.tp.push_back(d);
+    if (d == 1 || takes_cp(r, d)) s.cp.push_back(d);
+    if (d <= r.model.layers + 2) s.pp.push_back(d);
+  }
+  for (std::int64_t b = 1; b <= std::min<std::int64_t>(16, r.workload.global_batch); b *= 2)
+    s.microbatch_sizes.push_back(b);
+  for (int v = 1; v <= std::min<std::int64_t>(16, r.model.layers); ++v) s.virtual_stages.push_back(v);
+  s.zero = {0, 1, 2, 3};
+  s.schedules = {"1f1b", "interleaved", "zb-h1", "zb-v"};
+  s.recomputes = {{}, {.ops = {"norm", "act"}}, {.full = true}};
+  if (r.model.attention_core == AttentionCore::kUnfused) s.recomputes.push_back({.ops = {"attention"}});
+  return s;
+}
+
+Plan plan_of(const Candidate& c, const Space& space) {
+  Plan p;
+  p.dp_shard = c.dp, p.cp = c.cp, p.tp = c.tp, p.pp = c.pp;
+  p.sequence_parallel = c.tp > 1;
+  if (c.cp > 1) p.cp_slices = Slices::kZigzag;
+  p.zero = c.zero;
+  p.reduce = c.zero >= 2 ? GradientReduce::kMicrobatch : GradientReduce::kStep;
+  p.bucket = c.zero == 3 ? Bytes{0} : space.bucket;
+  p.schedule = space.schedules[static_cast<std::size_t>(c.schedule)];
+  p.virtual_stages = c.virtual_stages > 1 ? c.virtual_stages : 0;
+  p.recompute = space.recomputes[static_cast<std::size_t>(c.recompute)];
+  p.microbatch_size = c.microbatch_size, p.num_microbatches = c.num_microbatches;
+  return p;
+}
+
+namespace {
+
+// Calls `body(candidate)` for every combination whose numbers divide.
+void for_each(const Request& r, const Space& s, Counts& counts, const auto& body) {
+  for (const int tp : s.tp)
+    for (const int cp : s.cp) {
+      const std::int64_t inner = std::int64_t{tp} * cp;
+      for (const int pp : s.pp) {
+        const std::int64_t others = inner * pp;
+        for (const std::int64_t size : s.microbatch_sizes) {
+          ++counts.considered;
+          if (others > r.devices || r.devices % others != 0 || r.workload.sequence % inner != 0) {
+            ++counts.indivisible;
+            continue;
+          }
+          const std::int64_t dp = r.devices / others;
+          if (r.workload.global_batch % (dp * size) != 0 || r.workload.global_batch / (dp * size) > (1 << 14)) {
+            ++counts.indivisible;
+            continue;
+          }
+          const std::int64_t microbatches = r.workload.global_batch / (dp * size);
+          for (std::size_t kind = 0; kind < s.schedules.size(); ++kind) {
+            const ScheduleKind& schedule = find_schedule(s.schedules[kind]);
+            if (pp == 1 && kind > 0) break;
+            for (const int v : s.virtual_stages) {
+              if (pp == 1 && v > 1) break;
+              const bool default_v = v == 1 && schedule.least_virtual == 1;
+              if (!default_v && (v < schedule.least_virtual || v > schedule.most_virtual)) continue;
+              if (v == 1 && schedule.most_virtual > schedule.least_virtual) continue;  // interleaved with 1 is 1f1b
+              ++counts.considered;
+              // Few microbatches leave a short last group, which may wait for itself (docs/schedules.md).
+              if (std::int64_t{pp} * v > r.model.layers + 2 ||
+                  (v > 1 && schedule.has_group && microbatches % pp != 0 && microbatches > pp)) {
+                ++counts.indivisible;
+                continue;
+              }
+              for (const int zero : s.zero) {
+                if (dp * cp == 1 && zero > 0) break;
+                for (std::size_t recompute = 0; recompute < s.recomputes.size(); ++recompute) {
+                  Candidate c;
+                  c.dp = static_cast<std::int16_t>(dp), c.tp = static_cast<std::int16_t>(tp),
+                  c.cp = static_cast<std::int16_t>(cp), c.pp = static_cast<std::int16_t>(pp);
+                  c.virtual_stages = static_cast<std::int16_t>(v), c.zero = static_cast<std::int16_t>(zero);
+                  c.schedule = static_cast<std::int16_t>(kind), c.recompute = static_cast<std::int16_t>(recompute);
+                  c.microbatch_size = static_cast<std::int32_t>(size);
+                  c.num_microbatches = static_cast<std::int32_t>(microbatches);
+                  ++counts.considered;
+                  body(c);
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+}
+
+}  // namespace
+
+Ranked simulate_plan(const Request& r, const Plan& plan) {
+  Ranked out{.plan = plan, .bound = {}, .forecast = forecast(r.model, r.workload, plan, r.cluster)};
+  out.fits = out.forecast.peak <= r.cluster.device.memory;
+  return out;
+}
+
+Answer search(const Request& r, const Space& space, const SearchOptions& options) {
+  Answer answer;
+  const Estimator estimator(r, space);
+  const auto room = static_cast<float>(r.cluster.device.memory.value);
+  std::vector<Candidate> candidates;
+  std::optional<Candidate> smallest;
+  for_each(r, space, answer.counts, [&](Candidate& c) {
+    if (!estimator.price(c)) {
+      ++answer.counts.indivisible;
+      return;
+    }
+    if (!smallest || c.memory < smallest->memory) smallest = c;
+    if (c.memory > room) {
+      ++answer.counts.memory;
+      return;
+    }
+    candidates.push_back(c);
+  });
+  const auto later = [](const Candidate& a, const Candidate& b) { return a.bound > b.bound; };
+  std::make_heap(candidates.begin(), candidates.end(), later);
+  double best = 0;
+  int found = 0;
+  while (!candidates.empty()) {
+    const Candidate next = candidates.front();
+    answer.bound = {next.bound};
+    if (found > 0 && next.bound >= best) break;
+    if (answer.counts.simulated >= options.most_simulated) {
+      answer.proved = false;
+      break;
+    }
+    std::pop_heap(candidates.begin(), candidates.end(), later);
+    candidates.pop_back();
+    const Plan plan = plan_of(next, space);
+    ++answer.counts.simulated;
+    if (!violations(plan, r.model, r.workload).empty()) {
+      ++answer.counts.indivisible;
+      continue;
+    }
+    Ranked ranked = simulate_plan(r, plan);
+    ranked.bound = {next.bound};
+    if (!ranked.fits) {
+      ++answer.counts.too_large;
+      if (!answer.closest || ranked.forecast.peak < answer.closest->forecast.peak) answer.closest = ranked;
+      continue;
+    }
+    best = found == 0 ? ranked.forecast.step().value : std::min(best, ranked.forecast.step().value);
+    ++found;
+    answer.plans.push_back(std::move(ranked));
+  }
+  answer.counts.bounded = static_cast<std::int64_t>(candidates.size());
+  std::stable_sort(answer.plans.begin(), answer.plans.end(),
+                   [](const Ranked& a, const Ranked& b) { return a.forecast.step() < b.forecast.step(); });
+  if (answer.plans.empty() && !answer.closest && smallest) {
+    const Plan plan = plan_of(*smallest, space);
+    if (violations(plan, r.model, r.workload).empty()) answer.closest = simulate_plan(r, plan);
+  }
+  if (static_cast<int>(answer.plans.size()) > options.ranked + 1)
+    answer.plans.resize(static_cast<std::size_t>(options.ranked) + 1);
+  answer.rule_of_thumb = rule_of_thumb(r, space);
+  return answer;
+}
+
+std::optional<Ranked> rule_of_thumb(const Request& r, const Space& space) {
+  const int fast = r.cluster.levels[0].size;
+  const auto attempt = [&](int tp, int pp, int zero, std::size_t recompute) -> std::optional<Ranked> {
+    if (r.devices % (tp * pp) != 0 || pp > r.model.layers + 2) return std::nullopt;
+    const int dp = r.devices / (tp * pp);
+    if (r.workload.global_batch % dp != 0) return std::nullopt;
+    Candidate c;
+    c.dp = static_cast<std::int16_t>(dp), c.tp = static_cast<std::int16_t>(tp), c.pp = static_cast<std::int16_t>(pp);
+    c.zero = static_cast<std::int16_t>(dp > 1 ? zero : 0), c.recompute = static_cast<std::int16_t>(recompute);
+    c.num_microbatches = static_cast<std::int32_t>(r.workload.global_batch / dp);
+    const Plan plan = plan_of(c, space);
+    if (!violations(plan, r.model, r.workload).empty()) return std::nullopt;
+    // What is far too large need not be simulated.
+    Forecast probe;
+    forecast_memory(build_program(build_model(r.model, sizes_of(plan, r.workload)), plan), r.cluster, probe);
+    if (probe.peak > r.cluster.device.memory) return std::nullopt;
+    return simulate_plan(r, plan);
+  };
+  for (const std::size_t recompute : {std::size_t{0}, space.recomputes.size() > 2 ? std::size_t{2} : std::size_t{0}})
+    for (const int zero : {1, 3}) {
+      for (const int tp : space.tp)
+        if (tp <= fast)
+          if (auto fits = attempt(tp, 1, zero, recompute)) return fits;
+      int widest = 1;
+      for (const int tp : space.tp)
+        if (tp <= fast) widest = tp;
+      for (const int pp : space.pp)
+        if (auto fits = attempt(widest, pp, zero, recompute)) return fits;
+    }
+  return std::nullopt;
+}
+
+std::string difference(const Forecast& of, const Forecast& against) {
+  const Breakdown &a = of.time, &b = against.time;
+  struct Part {
+    const char* what;
+    double more;
+  };
+  std::vector<Part> parts = {
+      {"compute", (a.compute - b.compute).value},         {"tp that nothing hides", (a.tp - b.tp).value},
+      {"cp that nothing hides", (a.cp - b.cp).value},     {"dp that nothing hides", (a.dp - b.dp).value},
+      {"stage borders", (a.pipeline - b.pipeline).value}, {"bubble", (a.bubble - b.bubble).value},
+      {"imbalance", (a.imbalance - b.imbalance).value},   {"optimizer", (a.optimizer - b.optimizer).value}};
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Part& x, const Part& y) { return std::abs(x.more) > std::abs(y.more); });
+  std::string out;
+  for (const Part& part : parts) {
+    const double share = part.more / b.makespan.value;
+    if (std::abs(share) < 0.002 || (&part - parts.data()) >= 3) break;
+    char text[64];
+    std::snprintf(text, sizeof text, "%s%+.1f %% %s", out.empty() ? "" : ", ", 100 * share, part.what);
+    out += text;
+  }
+  return out.empty() ? "the same within 0.2 %" : out;
+}
+
+}  // namespace sextant

@@ -1,0 +1,139 @@
+#include <algorithm>
+#include <map>
+
+#include "sextant/base/errors.h"
+#include "sextant/program/memory.h"
+#include "sextant/sim/virtual_run.h"
+
+namespace sextant {
+namespace {
+
+// Units that differ in their names only are priced once.
+class UnitPrices {
+ public:
+  UnitPrices(const Program& program, const Network& network) : program_(program), network_(network) {}
+
+  UnitPrice of(const Unit& unit) {
+    if (unit.like < 0) return price_unit(unit, program_.mesh, program_.gradient_dtype, network_);
+    const auto found = known_.find(unit.like);
+    if (found != known_.end()) return found->second;
+    return known_[unit.like] = price_unit(unit, program_.mesh, program_.gradient_dtype, network_);
+  }
+
+ private:
+  const Program& program_;
+  const Network& network_;
+  std::map<int, UnitPrice> known_;
+};
+
+}  // namespace
+
+Prices cluster_prices(const Program& program, const Cluster& cluster) {
+  const Network network(cluster);
+  UnitPrices of_units(program, network);
+  Prices prices;
+  for (const RankProgram& rank : program.by_pp) {
+    auto& parts = prices.parts.emplace_back();
+    auto& times = prices.units.emplace_back();
+    for (const Unit& unit : rank.units) {
+      parts.push_back(of_units.of(unit));
+      times.push_back({parts.back()[0].total(), parts.back()[1].total(), parts.back()[2].total()});
+    }
+    auto& buckets = prices.buckets.emplace_back();
+    std::int64_t elements = 0;
+    for (const Bucket& bucket : rank.buckets) {
+      buckets.push_back(price_bucket(program, bucket, network));
+      elements += stored_elements(program, bucket).state;
+    }
+    prices.optimizer.push_back(optimizer_time(program, elements, cluster.device));
+    for (const Instruction& i : rank.code)
+      if (i.code == Code::kSend) {
+        const Bytes bytes = local_bytes(
+            rank.units[static_cast<std::size_t>(i.unit)].slots[static_cast<std::size_t>(message_slot(rank, i))].spec,
+            program.mesh);
+        prices.latency = std::max(prices.latency, network.message(bytes, program.mesh.num_ranks()));
+        break;
+      }
+  }
+  const auto small = [&](int values, RankGroup group) {
+    return network.collective(CollectiveKind::kAllReduce, {8 * values}, group).time;
+  };
+  prices.count = small(kCountValues, ranks_of(Group::kData, program.mesh));
+  prices.norm = small(kNormValues, {1, program.num_ranks()});
+  prices.interference = cluster.device.interference;
+  prices.overlap = cluster.device.overlaps ? Overlap::kDma : Overlap::kNone;
+  return prices;
+}
+
+void disturb(Prices& prices, const Disturbance& disturbance) {
+  check(disturbance.factor.empty() || disturbance.factor.size() == prices.units.size(), "a factor for each coordinate");
+  for (std::size_t pp = 0; pp < disturbance.factor.size(); ++pp) {
+    const double factor = disturbance.factor[pp];
+    for (auto& unit : prices.units[pp])
+      for (Seconds& time : unit) time.value *= factor;
+    if (prices.parts.empty()) continue;
+    for (UnitPrice& unit : prices.parts[pp])
+      for (PassPrice& pass : unit) pass.compute.value += pass.total().value * (factor - 1);
+  }
+  prices.latency.value *= disturbance.link;
+}
+
+Breakdown break_down(const Program& program, const Prices& prices, const VirtualRun& run) {
+  const RunReport shown = report(program, run);
+  Breakdown out;
+  out.makespan = run.makespan;
+  double mean = 0;
+  for (const Seconds work : shown.work) mean += work.value / static_cast<double>(shown.work.size());
+  out.pp = static_cast<int>(std::max_element(shown.work.begin(), shown.work.end()) - shown.work.begin());
+  const auto pp = static_cast<std::size_t>(out.pp);
+  const RankProgram& list = program.by_pp[pp];
+  out.imbalance = {shown.work[pp].value - mean};
+  for (std::size_t i = 0; i < list.code.size(); ++i) {
+    const Instruction& instruction = list.code[i];
+    const Seconds spent = run.by_pp[pp][i].end - run.by_pp[pp][i].start;
+    switch (instruction.code) {
+      case Code::kRun: {
+        Seconds inside;
+        const auto add = [&](Pass pass) {
+          if (prices.parts.empty()) return;
+          const PassPrice& part =
+              prices.parts[pp][static_cast<std::size_t>(instruction.unit)][static_cast<std::size_t>(pass)];
+          out.tp += part.tp, out.cp += part.cp, inside += part.tp + part.cp;
+        };
+        add(instruction.pass);
+        if (instruction.fused) add(Pass::kW);
+        out.compute += spent - inside;
+        break;
+      }
+      case Code::kOptStep:
+        out.optimizer += spent;
+        break;
+      case Code::kWait:
+        if (const Code of = list.code[static_cast<std::size_t>(instruction.waits_for)].code;
+            of == Code::kSend || of == Code::kRecv)
+          break;
+        [[fallthrough]];
+      case Code::kUnshard:
+      case Code::kReduce:
+      case Code::kGatherParams:
+      case Code::kCountTokens:
+        out.dp += spent;
+        break;
+      case Code::kReduceRest:
+        out.dp +=
+            prices.buckets.empty() ? Seconds{} : prices.buckets[pp][static_cast<std::size_t>(instruction.bucket)].rest;
+        break;
+      case Code::kGradNorm:
+        out.dp += prices.norm;
+        break;
+      default:
+        break;
+    }
+  }
+  out.compute = out.compute - out.imbalance;
+  out.pipeline = shown.bubbles[pp].message;
+  out.bubble = out.makespan - out.compute - out.imbalance - out.optimizer - out.tp - out.cp - out.dp - out.pipeline;
+  return out;
+}
+
+}  // namespace sextant
