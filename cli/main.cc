@@ -13,8 +13,8 @@
 namespace sextant::cli {
 namespace {
 
-const Command* const kCommands[] = {&train,    &generate, &data,     &check,   &verify,
-                                    &schedule, &compare,  &simulate, &presets, &doctor};
+const Command* const kCommands[] = {&plan,     &train,   &generate, &data,     &check,   &verify,
+                                    &schedule, &compare, &simulate, &validate, &presets, &doctor};
 
 std::string overview() {
   std::string out =

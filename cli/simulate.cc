@@ -34,7 +34,7 @@ int run_simulate(const Arguments& a) {
                            ": no cluster; write [cluster] name = \"h100-dgx\", or --cluster "
                            "h100-dgx ('sextant presets --clusters' lists them)"));
   const Cluster cluster = find_cluster(name);
-  validate(file.plan, file.model, file.workload, file.file);
+  sextant::validate(file.plan, file.model, file.workload, file.file);
   if (file.plan.num_ranks() > cluster.most_devices())
     throw InvalidInput(str(printable(file.file), ": the plan needs ", file.plan.num_ranks(), " devices, ",
                            printable(cluster.name, 60), " has at most ", cluster.most_devices()));

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "sextant/ops/convert.h"
+#include "sextant/ops/head.h"
 
 namespace sextant {
 namespace {
@@ -62,8 +63,9 @@ Seconds step_time(const Unit& unit, const Step& step, const MeshSizes& mesh, DTy
   }
   for (const Product& p : products) time += product_time(p, dtype, device).value;
   const double rate = device.bandwidth * device.memory_share;
-  if (products.empty()) {
-    const Work work = step.op->work(step.pass, in);
+  const Work work = step.op->work(step.pass, in);
+  if (const auto* head = dynamic_cast<const Head*>(step.op.get());
+      products.empty() || (head && head->rule.stored_logits)) {
     time += static_cast<double>((work.read + work.written).value) / rate;
   } else if (step.pass == Pass::kW) {
     // The sum is read and written in the gradients' type.

@@ -29,7 +29,9 @@ Work Head::work(Pass pass, std::span<const TensorSpec> local) const {
   const double product = 2 * tokens * static_cast<double>(local[1].elements());
   const Bytes x = total_bytes(local.subspan(0, 1)), w = total_bytes(local.subspan(1, 1));
   if (pass == Pass::kF) return {product, product, x + w, {}};
-  return {3 * product, 3 * product, x + w * 2, x + w};
+  // Stored logits pass through memory: written and read narrow, as float32 for maximum, sum and gradient.
+  const std::int64_t logits = rule.stored_logits ? local[2].elements() * local[1].dims[0].size : 0;
+  return {3 * product, 3 * product, x + w * 2 + Bytes{logits * 16}, x + w + Bytes{logits * 10}};
 }
 
 std::int64_t Head::chunk(std::int64_t tokens, std::int64_t vocabulary) {
@@ -46,6 +48,8 @@ int Head::inside_calls(std::span<const TensorSpec> local) const {
 Bytes Head::scratch(Pass pass, std::span<const TensorSpec> local, int) const {
   if (pass == Pass::kF) return {};
   const std::int64_t tokens = local[2].elements(), vocabulary = local[1].dims[0].size;
+  // Whole logits, in the narrow type and as float32 for the loss.
+  if (rule.stored_logits) return aligned({tokens * vocabulary * (size_of(local[0].dtype) + 4)});
   const std::int64_t rows = chunk(tokens, vocabulary);
   return aligned({rows * vocabulary * size_of(statistic_of(local[0].dtype))}) + Bytes{rows * 8};
 }

@@ -7,6 +7,7 @@ namespace sextant {
 struct HeadRule {
   double softcap = 0;          ///< c > 0: every logit is c tanh(logit / c) (Gemma 2)
   double label_smoothing = 0;  ///< e: the target is 1 - e at the label and e / V everywhere (Szegedy et al. 2016)
+  bool stored_logits = false;  ///< kept whole, with their gradient, as most frameworks do; priced only
   double z_loss = 0;           ///< adds so much of the squared log-sum-exp (PaLM, OLMo 2)
 };
 

@@ -1,0 +1,280 @@
+#include "sextant/planner/published_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "sextant/base/errors.h"
+#include "sextant/plan/pipeline_parallel.h"
+
+namespace sextant {
+namespace {
+
+bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+// A row's object, read leniently: a null or missing number is -1, a missing text "".
+class Entry {
+ public:
+  Entry(const Value& value, const std::string& file) : value_(value), file_(file) {
+    if (!std::holds_alternative<Value::Object>(value.data))
+      throw InvalidInput(str(printable(file), ":", value.line,
+                             ": a row is an object {id, source, hardware, model, plan, "
+                             "measured}"));
+  }
+  const Value* at(const char* group, const char* key) const {
+    const Value* g = value_.find(group);
+    return g ? g->find(key) : nullptr;
+  }
+  double number(const char* group, const char* key) const {
+    const Value* v = at(group, key);
+    if (!v) return -1;
+    if (const auto* i = std::get_if<std::int64_t>(&v->data)) return static_cast<double>(*i);
+    if (const auto* d = std::get_if<double>(&v->data)) return *d;
+    return -1;
+  }
+  std::string text(const char* group, const char* key) const {
+    const Value* v = at(group, key);
+    const auto* s = v ? std::get_if<std::string>(&v->data) : nullptr;
+    return s ? *s : "";
+  }
+  bool flag(const char* group, const char* key) const {
+    const Value* v = at(group, key);
+    const auto* b = v ? std::get_if<bool>(&v->data) : nullptr;
+    return b && *b;
+  }
+  std::string own(const char* key) const {
+    const Value* v = value_.find(key);
+    const auto* s = v ? std::get_if<std::string>(&v->data) : nullptr;
+    return s ? *s : "";
+  }
+
+ private:
+  const Value& value_;
+  const std::string& file_;
+};
+
+// What a device and its links are in a row, as a preset with what the row says of links.
+std::string cluster_of(const Entry& row, Cluster& out) {
+  static const std::map<std::string, std::string> kPresets = {
+      {"A100-80GB", "a100-dgx"}, {"A100-40GB", "a100-dgx"}, {"H100-80GB", "h100-dgx"},     {"H200", "h200-dgx"},
+      {"H800", "h800-dgx"},      {"B200", "b200-hgx"},      {"GB200", "gb200-nvl72"},      {"GB300", "gb300-nvl72"},
+      {"MI300X", "mi300x"},      {"TPUv4", "tpu-v4"},       {"TPUv5e", "tpu-v5e"},         {"TPUv5p", "tpu-v5p"},
+      {"TPUv6e", "tpu-v6e"},     {"TPU7x", "tpu-v7"},       {"Ascend-910B", "ascend-910b"}};
+  const std::string gpu = row.text("hardware", "gpu");
+  const auto preset = kPresets.find(gpu);
+  if (preset == kPresets.end()) return "no cluster file for " + (gpu.empty() ? "an unnamed device" : gpu);
+  out = find_cluster(preset->second);
+  if (gpu == "A100-40GB") {
+    out.device.memory = {std::int64_t{40} << 30};
+    out.device.bandwidth = 1.6e12;
+  }
+  const std::string links = row.text("hardware", "interconnect");
+  if (out.levels.size() > 1 && !out.levels[1].is_torus()) {
+    double& node = out.levels[1].bandwidth;
+    if (has(links, "800 Gb/s per node")) node = 12.5e9;
+    if (has(links, "400 Gb/s per node")) node = 6.25e9;
+    if (has(links, "4x100Gb")) node = 6.25e9;
+    for (std::size_t l = 2; l < out.levels.size(); ++l) out.levels[l].bandwidth = node;
+  }
+  return "";
+}
+
+// Sources whose runs are older than flash attention, or were made without it: scores and dropout masks are kept.
+bool is_unfused(const std::string& id, const std::string& notes) {
+  for (const char* old : {"vtrain", "korthikanti", "sc21", "megatron2", "mtnlg", "bigscience", "deepspeed"})
+    if (id.rfind(old, 0) == 0) return true;
+  return has(notes, "kernel: torch") || has(notes, "kernel: megatron");
+}
+// Sources whose gradients are reduced in one piece behind the last backward pass.
+bool reduces_at_the_end(const std::string& id) {
+  for (const char* old : {"vtrain", "korthikanti", "sc21", "megatron2", "mtnlg", "bigscience", "colm"})
+    if (id.rfind(old, 0) == 0) return true;
+  return false;
+}
+
+// Hardware FLOPs of a step by SC21's formula (Narayanan et al. 2021, section 5.1), which counts recomputation.
+double sc21_flops(const ModelConfig& m, const Workload& w) {
+  const auto layers = static_cast<double>(m.layers), h = static_cast<double>(m.width),
+             s = static_cast<double>(w.sequence), v = static_cast<double>(m.vocabulary);
+  return 96 * static_cast<double>(w.global_batch) * s * layers * h * h * (1 + s / (6 * h) + v / (16 * layers * h));
+}
+
+int zero_of(const std::string& sharding) {
+  if (has(sharding, "zero3") || has(sharding, "FULL_SHARD")) return 3;
+  if (has(sharding, "zero2") || has(sharding, "SHARD_GRAD_OP")) return 2;
+  if (has(sharding, "zero1") || has(sharding, "distributed")) return 1;
+  if (has(sharding, "fsdp")) return 3;
+  return 0;
+}
+
+}  // namespace
+
+RunRow read_published_run(const Value& value, const std::string& file) {
+  const Entry row(value, file);
+  NotPriced no{row.own("id"), row.own("source"), ""};
+  const auto refuse = [&](const std::string& why) {
+    no.reason = why;
+    return RunRow(no);
+  };
+  PublishedRun run;
+  run.id = no.id, run.source = no.source;
+  for (const char* key : {"dp", "tp", "pp", "cp", "mbs", "gbs"})
+    if (row.number("plan", key) < 1) return refuse(str(key, " is not stated"));
+  const std::string precision = row.text("plan", "precision");
+  if (!(has(precision, "BF16") || has(precision, "FP16"))) return refuse("precision " + precision + " is not priced");
+  if (row.at("model", "moe") && std::holds_alternative<Value::Object>(row.at("model", "moe")->data))
+    return refuse("mixtures of experts are not priced yet");
+  for (const char* key : {"layers", "hidden", "heads", "ffn_hidden", "seq_len"})
+    if (row.number("model", key) < 1) return refuse(str("the model's ", key, " is not stated"));
+  if (const std::string why = cluster_of(row, run.cluster); !why.empty()) return refuse(why);
+
+  ModelConfig& m = run.model;
+  const auto size = [&](const char* key) { return static_cast<std::int64_t>(row.number("model", key)); };
+  const bool gated = row.flag("model", "gated_mlp");
+  m.layers = size("layers"), m.width = size("hidden"), m.heads = size("heads"), m.ffn_width = size("ffn_hidden");
+  m.kv_heads = size("kv_heads") > 0 ? size("kv_heads") : m.heads;
+  m.head_width = size("head_dim") > 0 ? size("head_dim") : m.width / m.heads;
+  m.vocabulary = size("vocab") > 0 ? size("vocab") : 51200;
+  m.max_positions = size("seq_len");
+  m.family = "llama";
+  if (!gated) m.ffn = Ffn::kGelu;
+  if (!gated && m.kv_heads == m.heads) {
+    m.family = "gpt2";
+    m.positions = Positions::kLearned, m.norm = NormKind::kLayer;
+    m.qkv_bias = m.attention_out_bias = m.ffn_bias = m.tied_head = true;
+  }
+  const std::string notes = row.own("notes");
+  if (is_unfused(run.id, notes)) {
+    m.attention_core = AttentionCore::kUnfused, m.stored_masks = true;
+    if (!gated && !has(run.id, "bigscience")) m.dropout = m.attention_dropout = 0.1;
+  }
+  m.head.stored_logits = true;  // all of these frameworks keep them
+
+  Plan& p = run.plan;
+  const auto degree = [&](const char* key) { return static_cast<int>(row.number("plan", key)); };
+  p.dp_shard = degree("dp"), p.tp = degree("tp"), p.pp = degree("pp"), p.cp = degree("cp");
+  if (p.cp > 1) p.cp_slices = Slices::kZigzag;
+  p.sequence_parallel = row.flag("plan", "sp") && p.tp > 1;
+  p.zero = p.dp_shard * p.cp > 1 ? zero_of(row.text("plan", "sharding")) : 0;
+  p.reduce = p.zero >= 2 ? GradientReduce::kMicrobatch : GradientReduce::kStep;
+  p.bucket = p.zero == 3 || reduces_at_the_end(run.id) ? Bytes{0} : Bytes{100'000'000};
+  p.virtual_stages = std::max(0, degree("vpp")) > 1 ? degree("vpp") : 0;
+  p.schedule = p.virtual_stages > 1 ? "interleaved" : "1f1b";
+  const std::string schedule = row.text("plan", "schedule");
+  if (has(schedule, "ZB-H1")) p.schedule = "zb-h1";
+  if (has(schedule, "ZB-H2")) p.schedule = "zb-h2";
+  if (has(schedule, "zbv")) p.schedule = "zb-v";
+  if (has(schedule, "v-half") || has(schedule, "v-min")) return refuse("schedule " + schedule + " is not offered");
+  const std::string recompute = row.text("plan", "recompute");
+  if (recompute == "full")
+    p.recompute.full = true;
+  else if (has(recompute, "selective"))
+    p.recompute.ops = {m.attention_core == AttentionCore::kUnfused ? "attention" : "norm"};
+  p.microbatch_size = static_cast<std::int64_t>(row.number("plan", "mbs"));
+  run.workload = {size("seq_len"), static_cast<std::int64_t>(row.number("plan", "gbs")), DType::kBf16};
+  const std::int64_t per_step = p.microbatch_size * p.data_ranks();
+  if (run.workload.global_batch % per_step != 0) {
+    // Some trainers let the batch be no multiple: the nearest number of microbatches.
+    run.workload.global_batch =
+        std::max<std::int64_t>(1, (run.workload.global_batch + per_step / 2) / per_step) * per_step;
+  }
+  p.num_microbatches = run.workload.global_batch / per_step;
+  if (row.number("hardware", "gpus") > 0 && p.num_ranks() != static_cast<int>(row.number("hardware", "gpus")))
+    return refuse(
+        str("the degrees make ", p.num_ranks(), " ranks, the row says ", row.number("hardware", "gpus"), " devices"));
+  // Layers are dealt out evenly; embedding and head come on top of the first and the last stage.
+  const int stages = p.pp * std::max(1, p.virtual_stages);
+  if (p.pp > 1 && m.layers % stages == 0 && p.schedule != "zb-v") {
+    p.stages.assign(static_cast<std::size_t>(stages), static_cast<int>(m.layers / stages));
+    ++p.stages.front(), ++p.stages.back();
+  }
+  if (run.plan.num_ranks() > run.cluster.most_devices()) return refuse("more devices than the cluster file has");
+  if (const auto broken = violations(p, m, run.workload); !broken.empty())
+    return refuse("not a plan of ours: " + broken[0]);
+
+  const double tokens = static_cast<double>(run.workload.global_batch) * static_cast<double>(run.workload.sequence);
+  if (row.number("measured", "iter_time_s") > 0)
+    run.measured_s = row.number("measured", "iter_time_s");
+  else if (row.number("measured", "tokens_per_s_per_gpu") > 0)
+    run.measured_s = tokens / (row.number("measured", "tokens_per_s_per_gpu") * p.num_ranks());
+  else if (row.number("measured", "tflops_per_gpu") > 0 && run.id.rfind("sc21-table1", 0) == 0)
+    run.measured_s = sc21_flops(m, run.workload) / (row.number("measured", "tflops_per_gpu") * 1e12 * p.num_ranks());
+  run.out_of_memory = row.flag("measured", "oom");
+  run.is_memory_trial = run.out_of_memory || (run.id.rfind("colm", 0) == 0 && run.measured_s > 0);
+  if (row.number("measured", "peak_alloc_gib_max") > 0)
+    run.measured_bytes = row.number("measured", "peak_alloc_gib_max") * (1 << 30);
+  else if (row.number("measured", "memory_gb") > 0)
+    run.measured_bytes = row.number("measured", "memory_gb") * 1e9;
+  if (run.measured_s == 0 && run.measured_bytes == 0 && !run.out_of_memory)
+    return refuse("neither a time, nor a memory, nor an out-of-memory trial");
+  return run;
+}
+
+PricedRun price(const RunRow& row) {
+  PricedRun out;
+  if (const auto* no = std::get_if<NotPriced>(&row)) {
+    out.id = no->id, out.source = no->source, out.reason = no->reason;
+    return out;
+  }
+  const auto& run = std::get<PublishedRun>(row);
+  out.id = run.id, out.source = run.source;
+  out.measured_s = run.measured_s, out.measured_bytes = run.measured_bytes;
+  out.out_of_memory = run.out_of_memory, out.is_memory_trial = run.is_memory_trial;
+  const ModelConfig& m = run.model;
+  out.sweep = str(run.source.substr(0, 30), "|", m.layers, "x", m.width, "|", run.plan.num_ranks(), "|",
+                  run.workload.global_batch, "|", run.workload.sequence);
+  try {
+    const Forecast f = forecast(run.model, run.workload, run.plan, run.cluster);
+    out.priced = true;
+    out.predicted_s = f.step().value;
+    out.predicted_bytes = static_cast<double>((f.peak - run.cluster.device.reserve).value);
+    out.fits = f.peak <= run.cluster.device.memory;
+  } catch (const InvalidInput& e) {
+    out.reason = e.what();
+  }
+  return out;
+}
+
+Accuracy accuracy_of(const std::vector<PricedRun>& runs) {
+  Accuracy a;
+  std::vector<double> errors, regrets;
+  std::map<std::string, std::vector<const PricedRun*>> sweeps;
+  double right = 0;
+  for (const PricedRun& r : runs) {
+    ++a.rows;
+    if (!r.priced) continue;
+    ++a.priced;
+    if (r.measured_s > 0) {
+      const double error = r.predicted_s / r.measured_s - 1;
+      errors.push_back(std::abs(error));
+      a.mape += std::abs(error), a.bias += error;
+      sweeps[r.sweep].push_back(&r);
+    }
+    if (r.measured_bytes > 0) ++a.memories, a.memory_mean += std::abs(r.predicted_bytes / r.measured_bytes - 1);
+    if (r.is_memory_trial) ++a.trials, right += r.out_of_memory != r.fits;
+  }
+  a.timed = static_cast<int>(errors.size());
+  if (!errors.empty()) {
+    a.mape /= a.timed, a.bias /= a.timed;
+    std::sort(errors.begin(), errors.end());
+    a.median_abs = errors[errors.size() / 2];
+  }
+  if (a.memories > 0) a.memory_mean /= a.memories;
+  if (a.trials > 0) a.oom_accuracy = right / a.trials;
+  for (const auto& [sweep, members] : sweeps) {
+    if (members.size() < 3) continue;
+    const auto by_prediction = [](const PricedRun* x, const PricedRun* y) { return x->predicted_s < y->predicted_s; };
+    const auto by_measure = [](const PricedRun* x, const PricedRun* y) { return x->measured_s < y->measured_s; };
+    const PricedRun* chosen = *std::min_element(members.begin(), members.end(), by_prediction);
+    const PricedRun* best = *std::min_element(members.begin(), members.end(), by_measure);
+    regrets.push_back(chosen->measured_s / best->measured_s - 1);
+  }
+  a.sweeps = static_cast<int>(regrets.size());
+  if (!regrets.empty()) {
+    std::sort(regrets.begin(), regrets.end());
+    a.regret_median = regrets[regrets.size() / 2], a.regret_worst = regrets.back();
+  }
+  return a;
+}
+
+}  // namespace sextant
