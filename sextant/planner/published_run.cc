@@ -122,6 +122,8 @@ RunRow read_published_run(const Value& value, const std::string& file) {
     if (row.number("plan", key) < 1) return refuse(str(key, " is not stated"));
   const std::string precision = row.text("plan", "precision");
   if (!(has(precision, "BF16") || has(precision, "FP16"))) return refuse("precision " + precision + " is not priced");
+  const std::string notes = row.own("notes");
+  if (has(run.id, "lora") || has(notes, "LoRA")) return refuse("LoRA trains a part of the model only");
   if (row.at("model", "moe") && std::holds_alternative<Value::Object>(row.at("model", "moe")->data))
     return refuse("mixtures of experts are not priced yet");
   for (const char* key : {"layers", "hidden", "heads", "ffn_hidden", "seq_len"})
@@ -143,7 +145,6 @@ RunRow read_published_run(const Value& value, const std::string& file) {
     m.positions = Positions::kLearned, m.norm = NormKind::kLayer;
     m.qkv_bias = m.attention_out_bias = m.ffn_bias = m.tied_head = true;
   }
-  const std::string notes = row.own("notes");
   if (is_unfused(run.id, notes)) {
     m.attention_core = AttentionCore::kUnfused, m.stored_masks = true;
     if (!gated && !has(run.id, "bigscience")) m.dropout = m.attention_dropout = 0.1;
