@@ -296,7 +296,7 @@ class ModelBuilder {
     std::vector<int> in{x, vector(b, what, "weight", what + ".w", dims, start)};
     if (c_.norm == NormKind::kLayer && c_.norm_bias)
       in.push_back(vector(b, what, "bias", what + ".b", dims, Initial::Kind::kZeros));
-    return b.apply(std::make_shared<Norm>(c_.norm, c_.norm_epsilon, c_.norm_one_more), in, what);
+    return b.apply(std::make_shared<Norm>(c_.norm, c_.norm_epsilon, c_.norm_one_more, c_.norm_kernel), in, what);
   }
 
   int projection(LayerBuilder& b, const std::string& what, int x, Dim heads, std::int64_t num_heads) const {

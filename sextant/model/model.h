@@ -65,6 +65,7 @@ struct ModelConfig {
   double dropout = 0;            ///< of the embedding and both residual branches
   double attention_dropout = 0;  ///< of attention weights; training refuses all but 0
   AttentionCore attention_core = AttentionCore::kFlash;
+  NormKernel norm_kernel = NormKernel::kOne;
   bool stored_masks = false;  ///< dropout keeps a byte an element
   Value source;               ///< the config.json it was read from, written back beside saved weights
 

@@ -16,8 +16,24 @@ std::vector<TensorSpec> Norm::outputs(std::span<const TensorSpec> in) const {
       check(in[0].dims[i].dim == in[1].dims[i - free].dim, "the normalised dims stand last");
   }
   TensorSpec y{.dims = in[0].dims, .dtype = in[0].dtype};
-  if (layer) return {y, statistic, statistic};
-  return {y, statistic};
+  std::vector<TensorSpec> out = {y, statistic};
+  if (layer) out.push_back(statistic);
+  if (kernel == NormKernel::kSeveral) {
+    y.dtype = statistic_of(y.dtype);
+    out.push_back(y), out.push_back(y);
+  }
+  return out;
+}
+
+Needs Norm::needs(Pass) const {
+  const int num_statistics = norm == NormKind::kLayer ? 2 : 1;
+  Needs needs{{1}, {1}};
+  if (num_statistics == 2) needs.out.push_back(2);
+  if (kernel == NormKernel::kOne)
+    needs.in = {0, 1};
+  else
+    needs.out.push_back(num_statistics + 1), needs.out.push_back(num_statistics + 2);
+  return needs;
 }
 
 std::variant<Row, Refusal> Norm::row(std::span<const TensorSpec> in, Axis axis, CpKind) const {
@@ -41,12 +57,19 @@ std::variant<Row, Refusal> Norm::row(std::span<const TensorSpec> in, Axis axis, 
   if (in.size() == 3) row.in.push_back(used);
   row.out = {y};
   for (const Placement p : statistics(statistic)) row.out.push_back(p);
+  if (kernel == NormKernel::kSeveral) row.out.push_back(y), row.out.push_back(y);
   return row;
 }
 
 Work Norm::work(Pass pass, std::span<const TensorSpec> local) const {
   const double n = static_cast<double>(local[0].elements());
   const Bytes x = total_bytes(local.subspan(0, 1));
+  if (kernel == NormKernel::kSeveral) {
+    // Widened, squared, averaged, scaled, narrowed, times w: about three passes each way over float32.
+    const Bytes wide{local[0].elements() * 4};
+    return pass == Pass::kF ? Work{5 * n, 5 * n, x + wide * 3, x + wide * 3}
+                            : Work{11 * n, 11 * n, x + wide * 6, x + wide * 5};
+  }
   if (pass == Pass::kF) return {5 * n, 5 * n, x, x};
   return {11 * n, 11 * n, x * 2, x};
 }

@@ -44,6 +44,7 @@ ModelConfig read_model(const Value& run, const std::string& file, std::string& m
   if (f.one_of_or("attention_core", "flash", {"flash", "unfused"}) == "unfused")
     model.attention_core = AttentionCore::kUnfused;
   model.stored_masks = f.one_of_or("masks", "drawn", {"drawn", "stored"}) == "stored";
+  if (f.one_of_or("norms", "fused", {"fused", "unfused"}) == "unfused") model.norm_kernel = NormKernel::kSeveral;
   model.head.stored_logits = f.one_of_or("logits", "chunked", {"chunked", "stored"}) == "stored";
   model.head.label_smoothing = f.number_or("label_smoothing", 0, 0, 0.95);
   model.head.z_loss = f.number_or("z_loss", 0, 0, 1);

@@ -1,4 +1,5 @@
 #include "sextant/ops/fused.h"
+#include "sextant/ops/norm.h"
 #include "sextant/program/draft.h"
 
 namespace sextant {
@@ -20,6 +21,7 @@ void fuse(Draft& d) {
     for (const Fusion& f : kFusions) fuses |= before && before->op->kind() == f.first && step.op->kind() == f.second;
     // A collective inside a kernel is a place where the rank waits: such steps stay alone.
     fuses = fuses && before->inside.empty() && step.inside.empty();
+    if (const auto* norm = dynamic_cast<const Norm*>(step.op.get())) fuses &= norm->kernel == NormKernel::kOne;
     std::size_t joined = 0;
     while (fuses && joined < step.reads.size() && step.reads[joined] != before->writes[0]) ++joined;
     if (!fuses || joined == step.reads.size()) {
