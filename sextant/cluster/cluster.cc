@@ -30,6 +30,7 @@ Device read_device(const Value& file, const std::string& name) {
   d.reserve = {static_cast<std::int64_t>(f.number_or("reserve_GiB", 0, 0, 1e6) * kGiB)};
   if (d.reserve >= d.memory) f.fail("reserve_GiB", "is not less than memory_GiB: nothing would be left");
   d.bandwidth = f.number("memory_GBps", 1e-3, 1e6) * kGiga;
+  d.call = {f.number_or("call_us", 0, 0, 1e6) * kMicro};
   d.launch = {f.number_or("launch_us", 0, 0, 1e6) * kMicro};
   d.overlaps = f.one_of_or("overlap", "dma", {"dma", "none"}) == "dma";
   d.interference = f.number_or("interference", 0, 0, 1);
@@ -123,9 +124,9 @@ std::string to_text(const Cluster& c, const std::vector<std::string>& notes) {
       << "\nattention_ceiling = " << d.attention_ceiling << "\nunits = " << d.units << "\ntile = [" << d.tile[0] << ", "
       << d.tile[1] << "]\nmemory_GiB = " << static_cast<double>(d.memory.value) / kGiB
       << "\nreserve_GiB = " << static_cast<double>(d.reserve.value) / kGiB << "\nmemory_GBps = " << d.bandwidth / kGiga
-      << "\nlaunch_us = " << d.launch.value / kMicro << "\nsustained = " << d.sustained
-      << "\nmemory_share = " << d.memory_share << "\nhalf_depth = " << d.half_depth << "\noverlap = \""
-      << (d.overlaps ? "dma" : "none") << "\"\ninterference = " << d.interference << "\n";
+      << "\nlaunch_us = " << d.launch.value / kMicro << "\ncall_us = " << d.call.value / kMicro
+      << "\nsustained = " << d.sustained << "\nmemory_share = " << d.memory_share << "\nhalf_depth = " << d.half_depth
+      << "\noverlap = \"" << (d.overlaps ? "dma" : "none") << "\"\ninterference = " << d.interference << "\n";
   if (d.watts > 0) out << "watts = " << d.watts << "\n";
   if (d.dollars_per_hour > 0) out << "dollars_per_hour = " << d.dollars_per_hour << "\n";
   for (const Level& l : c.levels) {

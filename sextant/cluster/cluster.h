@@ -20,6 +20,7 @@ struct Device {
   Bytes memory, reserve;                   ///< reserve: what no tensor gets (context, communicators)
   double bandwidth = 0;                    ///< of memory, B/s
   Seconds launch;                          ///< from one kernel to the next
+  Seconds call;                            ///< to start a collective, beyond what its library's model says
   bool overlaps = true;                    ///< collectives run beside computation
   double interference = 0;                 ///< and slow it by so much while they do
   double watts = 0, dollars_per_hour = 0;  ///< 0: not known

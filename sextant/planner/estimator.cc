@@ -159,7 +159,7 @@ bool Estimator::price(Candidate& c) const {
                     {static_cast<std::int64_t>(elements * gradient)}, {c.tp, c.dp * c.cp})
         .time.value;
   };
-  double time = 0, memory = 0, filled = 0;
+  double time = 0, memory = 0, filled = 0, drained = 0;
   // Most ranks hold as much as the one before: the same collectives again.
   double priced = -1, gather = 0, reduce = 0, stream = 0;
   for (int r = 0; r < P; ++r) {
@@ -167,14 +167,15 @@ bool Estimator::price(Candidate& c) const {
     for (int v = 0; v < V; ++v) {
       const int chunk = is_v_shaped && v % 2 == 1 ? (v + 1) * P - 1 - r : v * P + r;
       const Chunk& one = all[static_cast<std::size_t>(chunk)];
-      held.f += one.f, held.b += one.b, held.kept += one.kept, held.elements += one.elements;
+      held.f += one.f, held.b += one.b, held.i += one.i, held.kept += one.kept, held.elements += one.elements;
       held.largest = std::max(held.largest, one.largest);
       // ZeRO 3: a pass through a chunk finds at most so many of its units gathered already.
       held.gathered += std::max(0.0, one.elements - kLiveUnits * one.largest);
     }
     // A rank starts when its first chunk's input has come through those before, and behind its last backward pass the
     // gradient runs back through them.
-    const double work = M * (held.f + held.b);
+    // Weight gradients of their own may wait behind that.
+    const double work = std::max(M * (held.f + held.b), M * (held.f + (splits_b ? held.i : held.b)) + drained);
     double tail =
         device.launch.value + held.elements / (c.zero >= 1 ? zero : 1) *
                                   (6 * (parameter == 2 ? 4 : parameter) + gradient + (parameter == 2 ? 2 : 0)) /
@@ -190,7 +191,8 @@ bool Estimator::price(Candidate& c) const {
     const double rank_time = std::max(filled + work, stream) + tail;
     time = std::max(time, rank_time);
     const Chunk& first = all[static_cast<std::size_t>(r)];
-    filled += first.f + (splits_b ? first.i : first.b) + 2 * split.message;
+    filled += first.f + split.message;
+    drained += (splits_b ? first.i : first.b) + split.message;
 
     double live = 1;
     if (V == 1)

@@ -129,14 +129,14 @@ Answer search(const Request& r, const Space& space, const SearchOptions& options
   const Estimator estimator(r, space);
   const auto room = static_cast<float>(r.cluster.device.memory.value);
   std::vector<Candidate> candidates;
-  std::optional<Candidate> smallest;
+  std::vector<Candidate> smallest;  // of those that do not fit
   for_each(r, space, answer.counts, [&](Candidate& c) {
     if (!estimator.price(c)) {
       ++answer.counts.indivisible;
       return;
     }
-    if (!smallest || c.memory < smallest->memory) smallest = c;
     if (c.memory > room) {
+      smallest.push_back(c);
       ++answer.counts.memory;
       return;
     }
@@ -146,10 +146,16 @@ Answer search(const Request& r, const Space& space, const SearchOptions& options
   std::make_heap(candidates.begin(), candidates.end(), later);
   double best = 0;
   int found = 0;
+  Seconds proof;
+  std::int64_t simulated_for_proof = 0;
   while (!candidates.empty()) {
     const Candidate next = candidates.front();
     answer.bound = {next.bound};
-    if (found > 0 && next.bound >= best) break;
+    // Behind the proof a few more, for the table.
+    const bool is_proved = found > 0 && next.bound >= best;
+    if (is_proved && proof.value == 0) proof = {next.bound}, simulated_for_proof = answer.counts.simulated;
+    if (is_proved && (found > options.ranked || answer.counts.simulated >= simulated_for_proof + 4 * options.ranked))
+      break;
     if (answer.counts.simulated >= options.most_simulated) {
       answer.proved = false;
       break;
@@ -173,12 +179,21 @@ Answer search(const Request& r, const Space& space, const SearchOptions& options
     ++found;
     answer.plans.push_back(std::move(ranked));
   }
+  if (proof.value > 0) answer.bound = proof;
   answer.counts.bounded = static_cast<std::int64_t>(candidates.size());
   std::stable_sort(answer.plans.begin(), answer.plans.end(),
                    [](const Ranked& a, const Ranked& b) { return a.forecast.step() < b.forecast.step(); });
-  if (answer.plans.empty() && !answer.closest && smallest) {
-    const Plan plan = plan_of(*smallest, space);
-    if (violations(plan, r.model, r.workload).empty()) answer.closest = simulate_plan(r, plan);
+  if (answer.plans.empty() && !answer.closest) {
+    // The closed form is a bound: of those that it calls smallest, the one that is.
+    const std::size_t tried = std::min<std::size_t>(24, smallest.size());
+    std::partial_sort(smallest.begin(), smallest.begin() + static_cast<std::ptrdiff_t>(tried), smallest.end(),
+                      [](const Candidate& x, const Candidate& y) { return x.memory < y.memory; });
+    for (std::size_t n = 0; n < tried; ++n) {
+      const Plan plan = plan_of(smallest[n], space);
+      if (!violations(plan, r.model, r.workload).empty()) continue;
+      Ranked ranked = simulate_plan(r, plan);
+      if (!answer.closest || ranked.forecast.peak < answer.closest->forecast.peak) answer.closest = std::move(ranked);
+    }
   }
   if (static_cast<int>(answer.plans.size()) > options.ranked + 1)
     answer.plans.resize(static_cast<std::size_t>(options.ranked) + 1);
@@ -188,7 +203,11 @@ Answer search(const Request& r, const Space& space, const SearchOptions& options
 
 std::optional<Ranked> rule_of_thumb(const Request& r, const Space& space) {
   const int fast = r.cluster.levels[0].size;
-  const auto attempt = [&](int tp, int pp, int zero, std::size_t recompute) -> std::optional<Ranked> {
+  const auto kind = [&](const char* id) {
+    return static_cast<std::size_t>(std::find(space.schedules.begin(), space.schedules.end(), id) -
+                                    space.schedules.begin());
+  };
+  const auto attempt = [&](int tp, int pp, int zero, std::size_t recompute, int v) -> std::optional<Ranked> {
     if (r.devices % (tp * pp) != 0 || pp > r.model.layers + 2) return std::nullopt;
     const int dp = r.devices / (tp * pp);
     if (r.workload.global_batch % dp != 0) return std::nullopt;
@@ -196,6 +215,9 @@ std::optional<Ranked> rule_of_thumb(const Request& r, const Space& space) {
     c.dp = static_cast<std::int16_t>(dp), c.tp = static_cast<std::int16_t>(tp), c.pp = static_cast<std::int16_t>(pp);
     c.zero = static_cast<std::int16_t>(dp > 1 ? zero : 0), c.recompute = static_cast<std::int16_t>(recompute);
     c.num_microbatches = static_cast<std::int32_t>(r.workload.global_batch / dp);
+    if (v > 1)
+      c.virtual_stages = static_cast<std::int16_t>(v), c.schedule = static_cast<std::int16_t>(kind("interleaved"));
+    if (static_cast<std::size_t>(c.schedule) >= space.schedules.size()) return std::nullopt;
     const Plan plan = plan_of(c, space);
     if (!violations(plan, r.model, r.workload).empty()) return std::nullopt;
     // What is far too large need not be simulated.
@@ -208,12 +230,18 @@ std::optional<Ranked> rule_of_thumb(const Request& r, const Space& space) {
     for (const int zero : {1, 3}) {
       for (const int tp : space.tp)
         if (tp <= fast)
-          if (auto fits = attempt(tp, 1, zero, recompute)) return fits;
+          if (auto fits = attempt(tp, 1, zero, recompute, 1)) return fits;
       int widest = 1;
       for (const int tp : space.tp)
         if (tp <= fast) widest = tp;
-      for (const int pp : space.pp)
-        if (auto fits = attempt(widest, pp, zero, recompute)) return fits;
+      for (const int pp : space.pp) {
+        // Interleaved as finely as layers allow, else half as fine.
+        const int finest = static_cast<int>((r.model.layers + 2) / pp);
+        for (const int v : {finest, finest / 2})
+          if (pp > 1 && v > 1)
+            if (auto fits = attempt(widest, pp, zero, recompute, v)) return fits;
+        if (auto fits = attempt(widest, pp, zero, recompute, 1)) return fits;
+      }
     }
   return std::nullopt;
 }

@@ -2,13 +2,14 @@
 
 namespace sextant {
 
-double model_flops(const Program& program) {
+double model_flops(const Program& program, FlopsOf attention) {
   double flops = 0;
   // Each op once, where its result is made (a head's in I), by its forward work; not what recomputation adds.
   const auto add = [&](const Unit& unit, const std::vector<Step>& steps, Pass pass) {
     for (const Step& step : steps) {
       if (!step.op->is_product() || step.pass != pass || step.op->result_pass() != pass) continue;
-      flops += 3 * step.op->work(Pass::kF, local_inputs(unit, step, program.mesh)).flops_full;
+      const Work work = step.op->work(Pass::kF, local_inputs(unit, step, program.mesh));
+      flops += 3 * (attention == FlopsOf::kFull ? work.flops_full : work.flops_causal);
     }
   };
   for (const RankProgram& rank : program.by_pp)

@@ -135,7 +135,11 @@ Program build_program(const Schedule& schedule, int units_of_stage = 1);
 
 /// FLOPs of a step over all ranks, by the convention of published utilisations: products and attention with all its
 /// scores, the backward pass as twice the forward one.
-double model_flops(const Program& program);
+enum class FlopsOf : std::uint8_t {
+  kFull,   ///< all scores, as most published utilisations count
+  kCausal  ///< scores that are not masked
+};
+double model_flops(const Program& program, FlopsOf attention = FlopsOf::kFull);
 
 /// Bytes that a rank receives in one step.
 struct StepBytes {

@@ -263,6 +263,7 @@ class Reporter {
       bubble.send += span.end - span.start;
       return;
     }
+    if (of.code != Code::kRecv) return;  // for a collective of its own
     const Seconds made = std::clamp(sent_at(list, of), span.start, span.end);
     (of.pass == Pass::kF ? bubble.activation : bubble.gradient) += made - span.start;
     bubble.message += span.end - made;

@@ -1,0 +1,176 @@
+// What makes the answer a proof: no bound is above what the simulation says, and nothing that fits is left out.
+#include "sextant/planner/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "sextant/base/errors.h"
+#include "sextant/planner/published_run.h"
+
+namespace sextant {
+namespace {
+
+ModelConfig dense(std::int64_t layers, std::int64_t width = 2048) {
+  ModelConfig c;
+  c.family = "llama";
+  c.layers = layers, c.width = width, c.heads = width / 128, c.kv_heads = 8, c.head_width = 128,
+  c.ffn_width = 4 * width, c.vocabulary = 32000, c.max_positions = 1 << 18;
+  return c;
+}
+
+// Every combination that the search would look at.
+std::vector<Candidate> candidates_of(const Request& r, const Space& s) {
+  std::vector<Candidate> out;
+  for (const int tp : s.tp)
+    for (const int cp : s.cp)
+      for (const int pp : s.pp)
+        for (const std::int64_t size : s.microbatch_sizes)
+          for (std::size_t kind = 0; kind < s.schedules.size(); ++kind)
+            for (const int v : s.virtual_stages)
+              for (const int zero : s.zero)
+                for (std::size_t k = 0; k < s.recomputes.size(); ++k) {
+                  const int inner = tp * cp * pp;
+                  if (r.devices % inner != 0) continue;
+                  const int dp = r.devices / inner;
+                  if (r.workload.global_batch % (dp * size) != 0) continue;
+                  if ((pp == 1 && (kind > 0 || v > 1)) || (dp * cp == 1 && zero > 0)) continue;
+                  Candidate c;
+                  c.dp = static_cast<std::int16_t>(dp), c.tp = static_cast<std::int16_t>(tp),
+                  c.cp = static_cast<std::int16_t>(cp), c.pp = static_cast<std::int16_t>(pp);
+                  c.virtual_stages = static_cast<std::int16_t>(v), c.zero = static_cast<std::int16_t>(zero);
+                  c.schedule = static_cast<std::int16_t>(kind), c.recompute = static_cast<std::int16_t>(k);
+                  c.microbatch_size = static_cast<std::int32_t>(size);
+                  c.num_microbatches = static_cast<std::int32_t>(r.workload.global_batch / (dp * size));
+                  const bool fixed = s.schedules[kind] == "1f1b" || s.schedules[kind] == "zb-h1";
+                  if (fixed ? v != 1 : s.schedules[kind] == "zb-v" ? v != 2 : v < 2) continue;
+                  out.push_back(c);
+                }
+  return out;
+}
+
+TEST(Bounds, AreBelowWhatIsSimulated) {
+  std::mt19937 random(7);
+  int seen = 0;
+  for (const char* cluster : {"h100-dgx", "a100-dgx", "tpu-v5p", "two-sites", "this-machine"})
+    for (const auto& [layers, devices, sequence, batch] :
+         {std::tuple{6, 16, 4096, 64}, {14, 32, 2048, 96}, {30, 64, 8192, 64}}) {
+      const Request r{dense(layers), {sequence, batch, DType::kBf16}, find_cluster(cluster), devices};
+      const Space s = space_of(r);
+      const Estimator estimator(r, s);
+      std::vector<Candidate> all = candidates_of(r, s);
+      std::shuffle(all.begin(), all.end(), random);
+      if (all.size() > 120) all.resize(120);
+      for (Candidate& c : all) {
+        const Plan plan = plan_of(c, s);
+        if (!violations(plan, r.model, r.workload).empty() || !estimator.price(c)) continue;
+        const Ranked simulated = simulate_plan(r, plan);
+        const std::string where = str(cluster, " dp ", plan.dp_shard, " cp ", plan.cp, " tp ", plan.tp, " pp ", plan.pp,
+                                      " ", plan.schedule, " V ", plan.virtual_stages, " M ", plan.num_microbatches,
+                                      " x ", plan.microbatch_size, " zero ", plan.zero, " recompute ", c.recompute);
+        EXPECT_LE(c.bound, simulated.forecast.step().value * (1 + 1e-5)) << where;
+        EXPECT_LE(c.memory, static_cast<double>(simulated.forecast.peak.value) * (1 + 1e-5)) << where;
+        ++seen;
+      }
+    }
+  EXPECT_GT(seen, 800);
+}
+
+TEST(Search, FindsWhatTryingAllFinds) {
+  Request r{dense(6), {4096, 32, DType::kBf16}, find_cluster("h100-dgx"), 16};
+  Space s = space_of(r);
+  s.microbatch_sizes = {1, 2};
+  s.recomputes.resize(1);
+  const Answer answer = search(r, s, {.ranked = 0});
+  ASSERT_FALSE(answer.plans.empty());
+  EXPECT_TRUE(answer.proved);
+  double best = 1e9;
+  for (const Candidate& c : candidates_of(r, s)) {
+    const Plan plan = plan_of(c, s);
+    if (!violations(plan, r.model, r.workload).empty()) continue;
+    const Ranked tried = simulate_plan(r, plan);
+    if (tried.fits) best = std::min(best, tried.forecast.step().value);
+  }
+  EXPECT_EQ(answer.plans[0].forecast.step().value, best);
+  EXPECT_GE(answer.bound.value, answer.plans[0].bound.value);
+  EXPECT_LT(answer.counts.simulated, 40);
+}
+
+TEST(Search, NothingFitsSaysWhatLacksLeast) {
+  const Request r{find_model("llama3.1-405b"), {8192, 64, DType::kBf16}, find_cluster("h100-dgx"), 16};
+  const Answer answer = search(r, space_of(r));
+  EXPECT_TRUE(answer.plans.empty());
+  ASSERT_TRUE(answer.closest.has_value());
+  EXPECT_GT(answer.closest->forecast.peak, r.cluster.device.memory);
+}
+
+// Megatron's knee: with devices fixed, tp beyond the node loses.
+TEST(Search, TensorParallelismStaysInTheNode) {
+  const Request r{find_model("gpt3-175b"), {2048, 1536, DType::kBf16}, find_cluster("a100-dgx"), 1024};
+  const Answer answer = search(r, space_of(r), {.ranked = 0});
+  ASSERT_FALSE(answer.plans.empty());
+  EXPECT_LE(answer.plans[0].plan.tp, 8);
+  Space wide = space_of(r);
+  wide.tp = {16};
+  const Answer there = search(r, wide, {.ranked = 0});
+  ASSERT_FALSE(there.plans.empty());
+  EXPECT_GT(there.plans[0].forecast.step().value, 1.1 * answer.plans[0].forecast.step().value);
+  EXPECT_GT(there.plans[0].forecast.time.tp, answer.plans[0].forecast.time.tp);
+}
+
+TEST(RuleOfThumb, FitsAndIsNoBetter) {
+  for (const auto& [model, devices, batch] : {std::tuple{"llama3.1-8b", 64, 512}, {"llama3.1-70b", 256, 1024}}) {
+    const Request r{find_model(model), {8192, batch, DType::kBf16}, find_cluster("h100-dgx"), devices};
+    const Answer answer = search(r, space_of(r), {.ranked = 0});
+    ASSERT_FALSE(answer.plans.empty()) << model;
+    ASSERT_TRUE(answer.rule_of_thumb.has_value()) << model;
+    EXPECT_GE(answer.rule_of_thumb->forecast.step(), answer.plans[0].forecast.step()) << model;
+  }
+}
+
+TEST(PublishedRun, RowsAreReadOrSayWhyNot) {
+  const auto read = [](const std::string& text) {
+    return read_published_run(parse_json(text, "rows.json"), "rows.json");
+  };
+  const std::string head = R"({"id": "x-1", "source": "s", "hardware": {"gpu": "A100-80GB", "gpus": 8},
+    "model": {"layers": 4, "hidden": 1024, "heads": 8, "ffn_hidden": 4096, "vocab": 51200, "seq_len": 2048},)";
+  const RunRow good = read(head + R"("plan": {"dp": 4, "tp": 2, "pp": 1, "cp": 1, "mbs": 1, "gbs": 8,
+    "precision": "BF16", "sharding": "zero1"}, "measured": {"iter_time_s": 0.5}})");
+  ASSERT_TRUE(std::holds_alternative<PublishedRun>(good)) << std::get<NotPriced>(good).reason;
+  const auto& run = std::get<PublishedRun>(good);
+  EXPECT_EQ(std::tuple(run.plan.dp_shard, run.plan.tp, run.plan.zero, run.plan.num_microbatches),
+            std::tuple(4, 2, 1, 2));
+  EXPECT_EQ(run.measured_s, 0.5);
+  const PricedRun priced = price(good);
+  EXPECT_TRUE(priced.priced && priced.fits && priced.predicted_s > 0);
+  const auto reason = [&](const std::string& rest) { return std::get<NotPriced>(read(head + rest)).reason; };
+  EXPECT_EQ(reason(R"("plan": {"tp": 2}, "measured": {}})"), "dp is not stated");
+  EXPECT_NE(reason(R"("plan": {"dp": 2, "tp": 2, "pp": 1, "cp": 1, "mbs": 1, "gbs": 8, "precision": "BF16"},
+    "measured": {"iter_time_s": 1}})")
+                .find("make 4 ranks"),
+            std::string::npos);
+  EXPECT_NE(reason(R"("plan": {"dp": 4, "tp": 2, "pp": 1, "cp": 1, "mbs": 1, "gbs": 8, "precision": "FP8"},
+    "measured": {"iter_time_s": 1}})")
+                .find("FP8"),
+            std::string::npos);
+}
+
+TEST(Accuracy, ByHand) {
+  const auto timed = [](double predicted, double measured, const char* sweep) {
+    PricedRun r;
+    r.priced = true, r.predicted_s = predicted, r.measured_s = measured, r.sweep = sweep;
+    return r;
+  };
+  PricedRun trial = timed(1, 0, "");
+  trial.is_memory_trial = trial.out_of_memory = true, trial.fits = true;
+  // The sweep's predicted best (0.9) measures 1.2, its best 1.0.
+  const Accuracy a = accuracy_of({timed(0.9, 1.2, "a"), timed(1.1, 1.0, "a"), timed(2, 2, "a"), trial, PricedRun{}});
+  EXPECT_EQ(std::tuple(a.rows, a.priced, a.timed, a.trials, a.sweeps), std::tuple(5, 4, 3, 1, 1));
+  EXPECT_NEAR(a.mape, (0.25 + 0.1 + 0) / 3, 1e-12);
+  EXPECT_NEAR(a.bias, (-0.25 + 0.1) / 3, 1e-12);
+  EXPECT_NEAR(a.regret_worst, 0.2, 1e-12);
+  EXPECT_EQ(a.oom_accuracy, 0);
+}
+
+}  // namespace
+}  // namespace sextant
