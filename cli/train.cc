@@ -7,10 +7,10 @@
 #include <csignal>
 #include <cstring>
 #include <iostream>
-#include <set>
 #include <thread>
 
 #include "cli/cli.h"
+#include "cli/forecast_text.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "sextant/base/atomic_file.h"
@@ -79,7 +79,7 @@ std::string bar(double fraction) {
   return std::string(static_cast<std::size_t>(cells), '#');
 }
 
-void print_summary(const RunSummary& s, const RunConfig& config) {
+void print_summary(const RunSummary& s, const RunConfig& config, const std::optional<Forecast>& predicted) {
   std::cerr << "\nWhere the time went (first rank):\n";
   double total = 0, rest = 0;
   for (const auto& [what, time] : s.time_by_what) total += time.value;
@@ -126,18 +126,17 @@ void print_summary(const RunSummary& s, const RunConfig& config) {
               << gantt_text(s.last_step, {.columns = 100, .colour = isatty(STDERR_FILENO) != 0});
     const Program program =
         build_program(build_model(config.model, sizes_of(config.plan, config.workload)), config.plan);
-    // Where ranks are processes, each knows its own times only.
-    std::set<int> ranks;
-    for (const Event& e : s.last_step.events) ranks.insert(e.rank);
-    if (static_cast<int>(ranks.size()) == program.num_ranks())
-      std::cerr << "Bubble: " << std::lround(100 * measured_bubble(s.last_step)) << "% of the step, "
-                << std::lround(
-                       100 *
-                       report(program, run_virtually(program, measured_prices(program, s.last_step))).bubble_fraction)
-                << "% in virtual time with the same times of units\n";
+    std::cerr << "Bubble: " << std::lround(100 * measured_bubble(s.last_step)) << "% of the step, "
+              << std::lround(
+                     100 *
+                     report(program, run_virtually(program, measured_prices(program, s.last_step))).bubble_fraction)
+              << "% in virtual time with the same times of units\n";
   }
   std::cerr << "\nSpeed: " << human(s.tokens_per_s, "tok/s") << ", " << human(s.step_time) << " a step (median), "
             << std::lround(100 * s.mfu) << "% of the measured peak of " << human(s.peak_flops, "FLOP/s") << "\n";
+  if (predicted)
+    std::cerr << "Predicted on " << printable(config.cluster, 60) << ": " << human(predicted->step()) << " a step, "
+              << percent(predicted->step() / s.step_time - 1) << " off\n";
   std::cerr << "Loss: " << s.losses.front() << " -> " << s.losses.back()
             << (s.skipped ? str("; ", s.skipped, " steps were skipped") : "") << "\n";
   if (!config.output.empty())
@@ -225,6 +224,9 @@ int train_here(const Arguments& a, Communicator* world) {
   std::optional<Progress> progress;
   if (first) metrics.emplace(config.metrics), progress.emplace(config);
   if (!world) hear_interrupts();
+  std::optional<Forecast> predicted;
+  if (first && !config.cluster.empty())
+    predicted = forecast(config.model, config.workload, config.plan, find_cluster(config.cluster));
   const TrainHooks hooks{.on_start =
                              [&](const Prepared& prepared, double peak_flops) {
                                print_banner(config, prepared, world);
@@ -240,9 +242,11 @@ int train_here(const Arguments& a, Communicator* world) {
   const RunSummary summary = world ? sextant::train(config, hooks, *world) : sextant::train(config, hooks);
   if (!first) return 0;
   progress->finish();
-  print_summary(summary, config);
+  print_summary(summary, config, predicted);
   if (a.has("--trace")) write_output(a, "--trace", to_chrome_trace(summary.last_step));
-  write_json(a, to_value(summary));
+  Value json = to_value(summary);
+  if (predicted) json.set("predicted_step_time_s", predicted->step().value);
+  write_json(a, json);
   metrics->finish();
   if (!summary.interrupted) return 0;
   std::cerr << "error: interrupted behind step " << summary.steps << " of " << config.steps

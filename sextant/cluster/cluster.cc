@@ -43,6 +43,28 @@ Device read_device(const Value& file, const std::string& name) {
   return d;
 }
 
+// "swiglu F" is written swiglu_F, "residual+rmsnorm F" residual-rmsnorm_F.
+std::string key_of(std::string rate) {
+  std::replace(rate.begin(), rate.end(), ' ', '_');
+  std::replace(rate.begin(), rate.end(), '+', '-');
+  return rate;
+}
+std::string rate_of(std::string key) {
+  const auto last = key.rfind('_');
+  if (last != std::string::npos && last + 2 == key.size()) key[last] = ' ';
+  std::replace(key.begin(), key.end(), '-', '+');
+  return key;
+}
+
+void read_rates(const Value& file, const std::string& name, Device& d) {
+  const Value* section = file.find("kernels");
+  if (!section) return;
+  Fields f(section, name, "[kernels]");
+  for (const Member& m : std::get<Value::Object>(section->data))
+    d.rates[rate_of(m.key)] = f.number(m.key, 1e-6, 1e9) * kGiga;
+  f.finish();
+}
+
 Level read_level(const Value& file, const std::string& level, const std::string& name) {
   Fields f(file.find(level), name, "[" + level + "]");
   Level l;
@@ -89,8 +111,10 @@ Cluster read_cluster(const std::string& text, const std::string& file) {
     f.fail("levels", str("names the levels of the network, inner to outer: between one and ", kMostLevels));
   f.finish();
   c.device = read_device(value, file);
+  read_rates(value, file, c.device);
   for (const std::string& level : names) {
-    if (level == "cluster" || level == "device" || std::count(names.begin(), names.end(), level) > 1)
+    if (level == "cluster" || level == "device" || level == "kernels" ||
+        std::count(names.begin(), names.end(), level) > 1)
       f.fail("levels", str(printable(level, 40), " is taken; give each level a name of its own"));
     c.levels.push_back(read_level(value, level, file));
     if (c.levels.size() > 1 && c.levels.back().size % c.levels[c.levels.size() - 2].size != 0)
@@ -100,7 +124,7 @@ Cluster read_cluster(const std::string& text, const std::string& file) {
       f.fail("levels", str("[", level, "] is a torus; only the innermost level can be one"));
   }
   for (const Member& m : std::get<Value::Object>(value.data)) {
-    std::vector<std::string> known{"cluster", "device"};
+    std::vector<std::string> known{"cluster", "device", "kernels"};
     known.insert(known.end(), names.begin(), names.end());
     if (std::find(known.begin(), known.end(), m.key) != known.end()) continue;
     const std::string near = nearest(m.key, known);
@@ -129,6 +153,8 @@ std::string to_text(const Cluster& c, const std::vector<std::string>& notes) {
       << "\noverlap = \"" << (d.overlaps ? "dma" : "none") << "\"\ninterference = " << d.interference << "\n";
   if (d.watts > 0) out << "watts = " << d.watts << "\n";
   if (d.dollars_per_hour > 0) out << "dollars_per_hour = " << d.dollars_per_hour << "\n";
+  if (!d.rates.empty()) out << "\n[kernels]\n";
+  for (const auto& [rate, value] : d.rates) out << key_of(rate) << " = " << value / kGiga << "\n";
   for (const Level& l : c.levels) {
     out << "\n[" << l.name << "]\n";
     if (l.is_torus()) {
@@ -160,7 +186,7 @@ Cluster find_cluster(const std::string& name) {
   if (std::filesystem::is_regular_file(name, ignored)) return read_cluster(read_file(name, 1 << 20), name);
   const std::string near = nearest(name, names);
   throw InvalidInput(str("no cluster ", printable(name, 60), near.empty() ? "" : "; did you mean " + near + "?",
-                         " Presets: ", join(names, ", "), "; or give the path of a cluster file"));
+                         "; presets: ", join(names, ", "), "; or give the path of a cluster file"));
 }
 
 }  // namespace sextant

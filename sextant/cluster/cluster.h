@@ -1,6 +1,7 @@
 #pragma once
 // Where a plan runs: one kind of device, and the network between devices as levels, inner to outer.
 #include <array>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct Device {
   /// step sustains, the share of memory bandwidth that passes over memory reach, and how long a contraction is at half
   /// speed.
   double sustained = 0.9, memory_share = 0.75, half_depth = 256;
+
+  /// Rates measured for kernels, by "kind pass" ("swiglu F", "optimizer"): FLOP/s of attention and heads, else bytes of
+  /// memory a second. What has none goes by the roofline above.
+  std::map<std::string, double> rates{};
 
   double peak(DType dtype) const { return dtype == DType::kBf16 ? bf16 : dtype == DType::kF32 ? fp32 : fp32 / 2; }
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "sextant/base/errors.h"
 #include "sextant/ops/convert.h"
 #include "sextant/ops/head.h"
 
@@ -54,6 +55,13 @@ Seconds step_time(const Unit& unit, const Step& step, const MeshSizes& mesh, DTy
     return DType::kF32;
   }();
   double time = device.launch.value;
+  const auto measured = device.rates.find(str(step.op->kind(), " ", name_of(step.pass)));
+  if (measured != device.rates.end()) {
+    const Work work = step.op->work(step.pass, in);
+    const double amount =
+        step.op->is_product() ? work.flops_causal : static_cast<double>((work.read + work.written).value);
+    return {time + amount / measured->second};
+  }
   const std::vector<Product> products = step.op->products(step.pass, in);
   if (is_attention(step.op->kind())) {
     for (const Product& p : products)
@@ -75,10 +83,12 @@ Seconds step_time(const Unit& unit, const Step& step, const MeshSizes& mesh, DTy
 }
 
 Seconds optimizer_time(const Program& program, std::int64_t elements, const Device& device) {
+  const auto measured = device.rates.find("optimizer");
   const bool narrow = program.dtype == DType::kBf16;
   const std::int64_t value = size_of(statistic_of(program.dtype));
   const std::int64_t bytes = 3 * 2 * value + size_of(program.gradient_dtype) + (narrow ? size_of(program.dtype) : 0);
-  return {device.launch.value + static_cast<double>(elements * bytes) / (device.bandwidth * device.memory_share)};
+  const double rate = measured != device.rates.end() ? measured->second : device.bandwidth * device.memory_share;
+  return {device.launch.value + static_cast<double>(elements * bytes) / rate};
 }
 
 }  // namespace sextant

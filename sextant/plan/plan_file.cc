@@ -94,8 +94,10 @@ PlanFile read_plan_file(const std::string& path, const std::vector<Override>& ov
   out.cluster = cluster.text_or("name", "");
   out.devices = static_cast<int>(cluster.integer_or("devices", 0, 1, 1 << 24));
   cluster.finish();
-  if (out.cluster.find('/') != std::string::npos || out.cluster.ends_with(".toml"))
-    out.cluster = resolved(out.cluster, path);
+  // A file beside this one, or else where the command was started; a preset has no ending.
+  std::error_code ignored;
+  if (const std::string beside = resolved(out.cluster, path); std::filesystem::is_regular_file(beside, ignored))
+    out.cluster = beside;
   out.plan = read_plan(out.sections, path, out.workload, ranks > 0 ? ranks : out.devices);
   if (is_file(out.plan.schedule)) out.plan.schedule = "csv:" + resolved(out.plan.schedule.substr(4), path);
   return out;

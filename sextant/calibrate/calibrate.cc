@@ -1,0 +1,258 @@
+#include "sextant/calibrate/calibrate.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "sextant/base/errors.h"
+#include "sextant/cost/device_time.h"
+#include "sextant/runtime/comm/threads.h"
+#include "sextant/runtime/kernels/gemm.h"
+#include "sextant/runtime/train/proof.h"
+#include "sextant/runtime/train/trainer.h"
+
+namespace sextant {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+struct Median {
+  std::vector<double> values;
+  double value() const {
+    std::vector<double> sorted = values;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted.empty() ? 0 : sorted[sorted.size() / 2];
+  }
+  // Half of what the middle half of the values spans, of the median.
+  double spread() const {
+    std::vector<double> sorted = values;
+    std::sort(sorted.begin(), sorted.end());
+    if (sorted.size() < 4) return 0;
+    return (sorted[sorted.size() * 3 / 4] - sorted[sorted.size() / 4]) / 2 / value();
+  }
+};
+
+std::string percent(double share) {
+  char text[24];
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
+  return text;
+}
+
+// FLOP/s of one rank while all of them multiply: the three products of a linear op of this shape.
+Median product_speed(int ranks, int threads, std::int64_t m, std::int64_t n, std::int64_t k, int rounds) {
+  Median speed;
+  run_threads(ranks, [&](Communicator& world) {
+    Team team(threads);
+    const auto size = [](std::int64_t a, std::int64_t b) { return static_cast<std::size_t>(a * b); };
+    std::vector<float> x(size(m, k), 0.5F), w(size(n, k), 0.25F), y(size(m, n)), dx(size(m, k)), dw(size(n, k));
+    const double flops = 6.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    const int repeats = std::max(1, static_cast<int>(4e8 / flops));
+    for (int round = 0; round <= rounds; ++round) {
+      world.barrier("calibration").wait();
+      const double start = now();
+      for (int i = 0; i < repeats; ++i) {
+        product_forward<float>(team, m, n, k, x.data(), w.data(), nullptr, y.data());
+        product_input<float>(team, m, n, k, y.data(), w.data(), false, dx.data());
+        product_weight<float>(team, m, n, k, y.data(), x.data(), false, dw.data());
+      }
+      if (world.rank() == 0 && round > 0) speed.values.push_back(flops * repeats / (now() - start));
+    }
+  });
+  return speed;
+}
+
+ModelConfig probe(bool gpt) {
+  ModelConfig c;
+  c.family = gpt ? "gpt2" : "llama";
+  c.layers = 3, c.width = 384, c.heads = 6, c.kv_heads = gpt ? 6 : 2, c.head_width = 64;
+  c.ffn_width = gpt ? 1536 : 1024, c.vocabulary = 4096, c.max_positions = 256;
+  if (gpt) {
+    c.positions = Positions::kLearned, c.ffn = Ffn::kGelu, c.norm = NormKind::kLayer;
+    c.qkv_bias = c.attention_out_bias = c.ffn_bias = c.tied_head = true;
+  }
+  return c;
+}
+
+struct Rate {
+  Median per_second;  // of its work
+};
+
+// Steps of a model on all ranks at once, each alone on its data: what the kernels of each kind take.
+void probe_kernels(const ModelConfig& model, int ranks, int threads, int rounds, std::map<std::string, Rate>& rates,
+                   Median& between) {
+  const Workload workload{256, 8, DType::kF32};
+  Plan plan;
+  plan.microbatch_size = 4, plan.num_microbatches = 2;
+  const Program program = build_program(build_model(model, sizes_of(plan, workload)), plan);
+  RunConfig config;
+  config.model = model, config.workload = workload, config.plan = plan;
+  // Work of a step by kind and pass.
+  std::map<std::string, double> work;
+  std::size_t num_steps = 0;
+  const RankProgram& list = program.by_pp[0];
+  std::int64_t elements = 0;
+  for (const Bucket& bucket : list.buckets) elements += bucket.elements;
+  for (const Unit& unit : list.units)
+    for (const auto* steps : {&unit.f, &unit.i, &unit.w})
+      for (const Step& step : *steps) {
+        ++num_steps;
+        const Work w = step.op->work(step.pass, local_inputs(unit, step, program.mesh));
+        const double amount = step.op->is_product() ? w.flops_causal : static_cast<double>((w.read + w.written).value);
+        work[str(step.op->kind(), " ", name_of(step.pass))] += amount * program.num_microbatches;
+      }
+  work["optimizer"] = static_cast<double>(elements) * 28;
+  std::mutex mutex;
+  run_threads(ranks, [&](Communicator& world) {
+    const std::unique_ptr<Communicator> alone = world.group({world.rank()});
+    Executor executor(program, builtin_kernels(), *alone,
+                      {.threads = threads,
+                       .spin = 20000,
+                       .seed = 1,
+                       .optimizer = {.kind = OptimizerKind::kAdamW, .learning_rate = 1e-4}});
+    executor.initialise();
+    for (int round = 0; round <= rounds; ++round) {
+      fill_step(executor, config, uneven_samples(model.vocabulary), round, 0);
+      world.barrier("calibration").wait();
+      executor.step(1e-4);
+      if (world.rank() != 0 || round == 0) continue;
+      std::map<std::string, double> spent;
+      double inside = 0, units = 0;
+      for (const Event& e : executor.timeline().events) {
+        if (e.microbatch < 0 && holds_others(e.kind)) units += (e.end - e.start).value;
+        if (holds_others(e.kind)) continue;
+        const std::string what = e.what == "OPT_STEP" ? "optimizer" : e.what;
+        spent[what] += (e.end - e.start).value;
+        if (what != "optimizer" && work.contains(what)) inside += (e.end - e.start).value;
+      }
+      const std::lock_guard lock(mutex);
+      for (const auto& [what, time] : spent)
+        if (const auto amount = work.find(what); amount != work.end() && time > 0 && amount->second > 0)
+          rates[what].per_second.values.push_back(amount->second / time);
+      between.values.push_back(std::max(0.0, units - inside) /
+                               static_cast<double>(num_steps * static_cast<std::size_t>(program.num_microbatches)));
+    }
+  });
+}
+
+// Times of all-reduces over so many ranks: a start, and bytes.
+std::pair<double, double> line_through(const std::vector<std::pair<double, double>>& points) {
+  // Weighted by 1 / time^2: relative errors count.
+  double w = 0, x = 0, y = 0, xx = 0, xy = 0;
+  for (const auto& [bytes, time] : points) {
+    const double weight = 1 / (time * time);
+    w += weight, x += weight * bytes, y += weight * time, xx += weight * bytes * bytes, xy += weight * bytes * time;
+  }
+  const double slope = (w * xy - x * y) / (w * xx - x * x);
+  return {std::max(0.0, (y - slope * x) / w), std::max(1e-15, slope)};
+}
+
+}  // namespace
+
+Calibration calibrate(int ranks, int threads, const std::function<void(const std::string&)>& progress) {
+  const auto say = [&](const std::string& what) {
+    if (progress) progress(what);
+  };
+  constexpr int kRounds = 7;
+  Calibration out;
+  Device& d = out.cluster.device;
+  out.cluster.name = "this-machine";
+  d.name = str("rank of ", threads, threads == 1 ? " thread, " : " threads, ", ranks, " at once");
+  d.overlaps = false;
+  d.memory = {static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) / ranks};
+  d.reserve = {std::int64_t{64} << 20};
+  d.units = 1, d.tile = {16, 16};
+
+  say("products by shape");
+  struct Shape {
+    std::int64_t m, n, k;
+  };
+  const Shape shapes[] = {{1024, 1024, 1024}, {1024, 384, 384}, {1024, 1536, 384}, {2048, 512, 512},
+                          {512, 2048, 768},   {256, 768, 768},  {2048, 256, 256},  {512, 128, 128}};
+  std::vector<Median> speeds;
+  double best = 0;
+  for (const Shape& s : shapes) {
+    speeds.push_back(product_speed(ranks, threads, s.m, s.n, s.k, kRounds));
+    best = std::max(best, speeds.back().value());
+  }
+  d.fp32 = best, d.bf16 = best, d.matmul_ceiling = 1;
+  // Two constants through the shapes: half_depth by trying, sustained by the mean of what is left.
+  double least = 1e9;
+  for (double depth = 0; depth <= 128; depth += 2) {
+    Device trial = d;
+    trial.half_depth = depth, trial.sustained = 1, trial.bandwidth = 1e15, trial.memory_share = 1;
+    double log_sum = 0, log_squares = 0;
+    for (std::size_t i = 0; i < speeds.size(); ++i) {
+      const auto m = static_cast<double>(shapes[i].m), n = static_cast<double>(shapes[i].n),
+                 k = static_cast<double>(shapes[i].k);
+      const double predicted = product_time({m, n, k}, DType::kF32, trial).value +
+                               product_time({m, k, n}, DType::kF32, trial).value +
+                               product_time({n, k, m}, DType::kF32, trial).value;
+      const double off = std::log(6 * m * n * k / speeds[i].value() / predicted);
+      log_sum += off, log_squares += off * off;
+    }
+    const double n = static_cast<double>(speeds.size()), mean = log_sum / n, variance = log_squares / n - mean * mean;
+    if (variance < least) least = variance, d.half_depth = depth, d.sustained = std::min(1.0, std::exp(-mean));
+  }
+  out.notes.push_back(str("products: best ", best / 1e9, " GFLOP/s a rank (+- ", percent(speeds[0].spread()),
+                          "), shapes within ", percent(std::sqrt(least)), " of the two constants"));
+
+  say("kernels in steps of two small models");
+  std::map<std::string, Rate> rates;
+  Median between;
+  for (const bool gpt : {false, true}) probe_kernels(probe(gpt), ranks, threads, kRounds, rates, between);
+  double memory = 0;
+  for (const auto& [what, rate] : rates) {
+    if (what.rfind("linear", 0) == 0) continue;  // by shape
+    d.rates[what] = rate.per_second.value();
+    out.notes.push_back(str(what, ": +- ", percent(rate.per_second.spread())));
+    if (what.rfind("residual", 0) == 0) memory = std::max(memory, rate.per_second.value());
+  }
+  d.bandwidth = std::max(memory, 1e9), d.memory_share = 1;
+  d.attention_ceiling = std::clamp(d.rates["attention F"] / best, 0.01, 1.0);
+  d.launch = {between.value()};
+
+  Level level;
+  level.name = "memory", level.size = std::max(64, ranks);
+  level.bandwidth = 5e9;
+  level.latency.fill({5e-6});
+  if (ranks > 1) {
+    say("collectives between the ranks");
+    std::vector<std::pair<double, double>> points;
+    for (const std::int64_t bytes : {std::int64_t{4} << 10, std::int64_t{64} << 10, std::int64_t{1} << 20,
+                                     std::int64_t{4} << 20, std::int64_t{16} << 20}) {
+      Median time;
+      run_threads(ranks, [&](Communicator& world) {
+        std::vector<float> data(static_cast<std::size_t>(bytes / 4), 1.0F);
+        for (int round = 0; round <= 2 * kRounds; ++round) {
+          world.barrier("calibration").wait();
+          const double start = now();
+          world.all_reduce(payload(std::span(data)), "calibration").wait();
+          if (world.rank() == 0 && round > 0) time.values.push_back(now() - start);
+        }
+      });
+      points.emplace_back(2.0 * (ranks - 1) / ranks * static_cast<double>(bytes), time.value());
+    }
+    const auto [start, per_byte] = line_through(points);
+    // The model's own base (of a library on an accelerator) is taken off again.
+    constexpr double kBase = 6.6e-6;
+    d.call = {std::max(0.0, start - kBase)};
+    level.latency.fill({1e-7});
+    level.bandwidth = 1 / per_byte;
+    double worst = 0;
+    for (const auto& [bytes, time] : points) worst = std::max(worst, std::abs((start + per_byte * bytes) / time - 1));
+    out.notes.push_back(str("all-reduce of ", ranks, " ranks: ", start * 1e6, " us and ", level.bandwidth / 1e9,
+                            " GB/s, worst of five sizes off by ", percent(worst)));
+  }
+  out.cluster.levels.push_back(level);
+
+  const Median again = product_speed(ranks, threads, shapes[0].m, shapes[0].n, shapes[0].k, kRounds);
+  out.drift = again.value() / speeds[0].value() - 1;
+  out.notes.push_back(str("drift of a product from start to end: ", percent(out.drift)));
+  return out;
+}
+
+}  // namespace sextant
