@@ -31,6 +31,7 @@ int run_calibrate(const Arguments& a) {
   v.set("ranks", ranks);
   v.set("threads", threads);
   v.set("flops_per_s", c.cluster.device.fp32);
+  v.set("typical_flops_per_s", c.speed);
   v.set("memory_bytes_per_s", c.cluster.device.bandwidth);
   v.set("launch_s", c.cluster.device.launch.value);
   Value rates{Value::Object{}};

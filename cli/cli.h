@@ -62,7 +62,7 @@ void require_outputs(const Arguments& arguments, const std::vector<std::string>&
 /// Says an error on standard error; returns the exit code, which start_mpirun gets too.
 int report_error(const std::exception_ptr& error);
 
-extern const Command plan, train, generate, data, check, verify, schedule, simulate, validate, calibrate, compare,
-    presets, doctor;
+extern const Command plan, train, generate, data, check, verify, schedule, simulate, explain, validate, calibrate,
+    compare, presets, doctor;
 
 }  // namespace sextant::cli

@@ -13,8 +13,8 @@
 namespace sextant::cli {
 namespace {
 
-const Command* const kCommands[] = {&plan,    &train,    &generate, &data,      &check,   &verify, &schedule,
-                                    &compare, &simulate, &validate, &calibrate, &presets, &doctor};
+const Command* const kCommands[] = {&plan,    &train,    &generate, &data,     &check,     &verify,  &schedule,
+                                    &compare, &simulate, &explain,  &validate, &calibrate, &presets, &doctor};
 
 std::string overview() {
   std::string out =

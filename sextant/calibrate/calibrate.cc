@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "sextant/base/errors.h"
-#include "sextant/cost/device_time.h"
+#include "sextant/cost/price.h"
 #include "sextant/runtime/comm/threads.h"
 #include "sextant/runtime/kernels/gemm.h"
 #include "sextant/runtime/train/proof.h"
@@ -117,25 +117,49 @@ void probe_kernels(const ModelConfig& model, int ranks, int threads, int rounds,
     for (int round = 0; round <= rounds; ++round) {
       fill_step(executor, config, uneven_samples(model.vocabulary), round, 0);
       world.barrier("calibration").wait();
+      const double start = now();
       executor.step(1e-4);
+      const double step = now() - start;
       if (world.rank() != 0 || round == 0) continue;
       std::map<std::string, double> spent;
-      double inside = 0, units = 0;
+      double inside = 0;
       for (const Event& e : executor.timeline().events) {
-        if (e.microbatch < 0 && holds_others(e.kind)) units += (e.end - e.start).value;
         if (holds_others(e.kind)) continue;
         const std::string what = e.what == "OPT_STEP" ? "optimizer" : e.what;
-        spent[what] += (e.end - e.start).value;
-        if (what != "optimizer" && work.contains(what)) inside += (e.end - e.start).value;
+        spent[what] += (e.end - e.start).value, inside += (e.end - e.start).value;
       }
       const std::lock_guard lock(mutex);
       for (const auto& [what, time] : spent)
         if (const auto amount = work.find(what); amount != work.end() && time > 0 && amount->second > 0)
           rates[what].per_second.values.push_back(amount->second / time);
-      between.values.push_back(std::max(0.0, units - inside) /
+      between.values.push_back(std::max(0.0, step - inside) /
                                static_cast<double>(num_steps * static_cast<std::size_t>(program.num_microbatches)));
     }
   });
+}
+
+// How much longer ranks take that meet behind every product than ranks that do not: the relative deviation of a rank's
+// time, if the slowest of n is `greatest` deviations late.
+double meeting_jitter(int ranks, int threads, double greatest, int rounds) {
+  constexpr std::int64_t m = 1024, n = 384, k = 384;
+  constexpr int kMeetings = 20;
+  Median apart, together;
+  run_threads(ranks, [&](Communicator& world) {
+    Team team(threads);
+    std::vector<float> x(m * k, 0.5F), w(n * k, 0.25F), y(m * n);
+    double meet = 0;
+    for (int round = 0; round <= rounds; ++round)
+      for (const bool meets : {false, true}) {
+        world.barrier("calibration").wait();
+        const double start = now();
+        for (int i = 0; i < kMeetings; ++i) {
+          for (int p = 0; p < 3; ++p) product_forward<float>(team, m, n, k, x.data(), w.data(), nullptr, y.data());
+          if (meets) world.all_reduce({&meet, 1, DType::kF64}, "calibration").wait();
+        }
+        if (world.rank() == 0 && round > 0) (meets ? together : apart).values.push_back(now() - start);
+      }
+  });
+  return std::max(0.0, (together.value() / apart.value() - 1) / greatest);
 }
 
 // Times of all-reduces over so many ranks: a start, and bytes.
@@ -171,13 +195,19 @@ Calibration calibrate(int ranks, int threads, const std::function<void(const std
     std::int64_t m, n, k;
   };
   const Shape shapes[] = {{1024, 1024, 1024}, {1024, 384, 384}, {1024, 1536, 384}, {2048, 512, 512},
-                          {512, 2048, 768},   {256, 768, 768},  {2048, 256, 256},  {512, 128, 128}};
+                          {512, 2048, 768},   {256, 768, 768},  {2048, 192, 192},  {2048, 512, 192}};
   std::vector<Median> speeds;
   double best = 0;
   for (const Shape& s : shapes) {
     speeds.push_back(product_speed(ranks, threads, s.m, s.n, s.k, kRounds));
     best = std::max(best, speeds.back().value());
   }
+  const auto typical = [](const std::vector<Median>& of) {  // geometric mean
+    double sum = 0;
+    for (const Median& m : of) sum += std::log(m.value());
+    return std::exp(sum / static_cast<double>(of.size()));
+  };
+  out.speed = typical(speeds);
   d.fp32 = best, d.bf16 = best, d.matmul_ceiling = 1;
   // Two constants through the shapes: half_depth by trying, sustained by the mean of what is left.
   double least = 1e9;
@@ -242,6 +272,8 @@ Calibration calibrate(int ranks, int threads, const std::function<void(const std
     d.call = {std::max(0.0, start - kBase)};
     level.latency.fill({1e-7});
     level.bandwidth = 1 / per_byte;
+    d.jitter = meeting_jitter(ranks, threads, greatest_of(ranks), kRounds);
+    out.notes.push_back(str("ranks that meet behind every product: jitter ", percent(d.jitter)));
     double worst = 0;
     for (const auto& [bytes, time] : points) worst = std::max(worst, std::abs((start + per_byte * bytes) / time - 1));
     out.notes.push_back(str("all-reduce of ", ranks, " ranks: ", start * 1e6, " us and ", level.bandwidth / 1e9,
@@ -249,9 +281,10 @@ Calibration calibrate(int ranks, int threads, const std::function<void(const std
   }
   out.cluster.levels.push_back(level);
 
-  const Median again = product_speed(ranks, threads, shapes[0].m, shapes[0].n, shapes[0].k, kRounds);
-  out.drift = again.value() / speeds[0].value() - 1;
-  out.notes.push_back(str("drift of a product from start to end: ", percent(out.drift)));
+  std::vector<Median> again;
+  for (const Shape& s : shapes) again.push_back(product_speed(ranks, threads, s.m, s.n, s.k, kRounds));
+  out.drift = typical(again) / out.speed - 1;
+  out.notes.push_back(str("drift of products from start to end: ", percent(out.drift)));
   return out;
 }
 

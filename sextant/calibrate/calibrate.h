@@ -11,7 +11,8 @@ namespace sextant {
 struct Calibration {
   Cluster cluster;
   std::vector<std::string> notes;  ///< what was measured, with its spread: comments of the file
-  double drift = 0;                ///< of a product's speed between the start and the end of the measurement
+  double speed = 0;                ///< FLOP/s of a rank, the geometric mean over shapes
+  double drift = 0;                ///< of that between the start and the end of the measurement
 };
 
 /// Of `ranks` ranks (threads of this process) of `threads` threads each, all busy at once, so that they share memory as

@@ -24,6 +24,7 @@ struct Device {
   Seconds call;                            ///< to start a collective, beyond what its library's model says
   bool overlaps = true;                    ///< collectives run beside computation
   double interference = 0;                 ///< and slow it by so much while they do
+  double jitter = 0;                       ///< relative deviation of what a step of a unit takes
   double watts = 0, dollars_per_hour = 0;  ///< 0: not known
   /// Fitted to published runs (docs/validation.md), three for each device: the share of the matmul ceiling that a long
   /// step sustains, the share of memory bandwidth that passes over memory reach, and how long a contraction is at half

@@ -1,8 +1,16 @@
 #include "sextant/cost/price.h"
 
+#include <cmath>
+
 #include "sextant/base/errors.h"
 
 namespace sextant {
+
+double greatest_of(int n) {
+  constexpr double table[] = {0, 0, 0.564, 0.846, 1.029, 1.163, 1.267, 1.352, 1.424};
+  return n < 9 ? table[n] : std::sqrt(2 * std::log(n)) - 0.62;
+}
+
 namespace {
 
 // The whole tensor of a collective in which a rank receives so many bytes (docs/placements.md).
@@ -25,6 +33,12 @@ PassPrice price_pass(const Unit& unit, const std::vector<Step>& steps, const Mes
     const Seconds time{network.collective(t.kind, call, group).time.value * t.calls};
     (t.axis == Axis::kTp ? price.tp : price.cp) += time;
   }
+  // Ranks that meet within the pass wait for the slowest of them, each time for what they did since the last.
+  const auto wait = [&](Seconds& axis, int n) {
+    if (axis.value > 0) axis.value += network.cluster().device.jitter * greatest_of(n) * price.compute.value;
+  };
+  wait(price.tp, mesh[Axis::kTp]);
+  wait(price.cp, mesh[Axis::kCp]);
   return price;
 }
 

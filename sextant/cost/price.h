@@ -5,6 +5,9 @@
 
 namespace sextant {
 
+/// Expected maximum of n standard normals: how late the slowest of n ranks is, in deviations.
+double greatest_of(int n);
+
 /// What a pass of a unit takes on one rank. Its collectives start and end within it, so nothing hides them.
 struct PassPrice {
   Seconds compute, tp, cp;

@@ -98,7 +98,12 @@ PlanFile read_plan_file(const std::string& path, const std::vector<Override>& ov
   std::error_code ignored;
   if (const std::string beside = resolved(out.cluster, path); std::filesystem::is_regular_file(beside, ignored))
     out.cluster = beside;
-  out.plan = read_plan(out.sections, path, out.workload, ranks > 0 ? ranks : out.devices);
+  const Value* plan = out.sections.find("plan");
+  const bool says_dp = plan && plan->find("dp_shard");
+  out.plan = read_plan(out.sections, path, out.workload, ranks > 0 || says_dp ? ranks : out.devices);
+  if (out.devices > 0 && out.plan.num_ranks() != out.devices)
+    cluster.fail("devices", str("is ", out.devices, ", but the plan needs ", out.plan.num_ranks(),
+                                "; write devices = ", out.plan.num_ranks(), ", or leave dp_shard out"));
   if (is_file(out.plan.schedule)) out.plan.schedule = "csv:" + resolved(out.plan.schedule.substr(4), path);
   return out;
 }

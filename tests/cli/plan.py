@@ -1,0 +1,140 @@
+"""`sextant plan`, `simulate`, `explain`, `validate`, `calibrate` as people and programs use them.
+
+Usage: plan.py PROGRAM SOURCE
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+program, source = sys.argv[1:]
+folder = tempfile.TemporaryDirectory()
+
+
+def start(*arguments):
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=300, cwd=folder.name)
+
+
+def run(*arguments):
+    done = start(*arguments)
+    assert done.returncode == 0, (arguments, done.returncode, done.stderr)
+    return done.stdout
+
+
+def fails(code, message, *arguments):
+    done = start(*arguments)
+    assert done.returncode == code, (arguments, done.returncode, done.stderr)
+    assert done.stderr.startswith("error: ") and message in done.stderr, (arguments, done.stderr)
+    assert done.stdout == "", (arguments, done.stdout)
+
+
+def write(name, text):
+    with open(os.path.join(folder.name, name), "w") as file:
+        file.write(text)
+
+
+small = ("plan", "--model", "llama3.1-8b", "--cluster", "h100-dgx", "--devices", "64", "--sequence", "8192")
+
+# A plan: ranked, with a certificate; text and JSON say the same; the file is read by the other commands.
+answer = json.loads(run(*small, "--global-batch", "512", "--json"))
+plans, certificate = answer["plans"], answer["certificate"]
+assert len(plans) == 5 and all(p["fits"] for p in plans)
+steps = [p["step_time_s"] for p in plans]
+assert steps == sorted(steps) and certificate["best"] == steps[0] and certificate["proved"]
+assert certificate["bound"] >= plans[0]["bound_s"] and certificate["bound"] >= steps[0]
+counts = certificate["counts"]
+assert counts["simulated"] >= len(plans) and counts["memory"] > 0 and counts["bounded"] > 0 and counts["indivisible"] > 0
+for p in plans + [answer["rule_of_thumb"]]:
+    d = p["plan"]
+    assert d["dp_replicate"] * d["dp_shard"] * d["cp"] * d["tp"] * d["pp"] == 64
+    assert d["dp_shard"] * d["microbatch_size"] * d["num_microbatches"] == 512
+    parts = p["compute_s"] + sum(p["exposed_s"].values()) + p["bubble_s"]
+    assert abs(parts - p["step_time_s"]) < 1e-6 * p["step_time_s"] and 0 < p["mfu"] < 1 and p["peak_bytes"] > 0
+    assert set(p["exposed_s"]) == {"tp", "cp", "dp", "pp"}
+assert answer["rule_of_thumb"]["step_time_s"] >= steps[0]
+text = run(*small, "--global-batch-tokens", "4M", "--out", "best.toml", "--why-not", "tp=16")
+for words in ("certificate: best", "rule of thumb", "why not tp=16: its best", "loses by", "8,030,261,248 parameters", "step time", "memory"):
+    assert words in text, (words, text)
+again = json.loads(run("simulate", "best.toml", "--json"))
+assert abs(again["step_time_s"] - steps[0]) < 1e-9 and again["peak_bytes"] == plans[0]["peak_bytes"]
+only = json.loads(run(*small, "--global-batch", "512", "--only", "tp=4,pp=2", "--json"))
+assert all(p["plan"]["tp"] == 4 and p["plan"]["pp"] == 2 for p in only["plans"]) and only["plans"][0]["step_time_s"] > steps[0]
+for words in (["plan"], small, small + ("--global-batch", "512", "--global-batch-tokens", "4M")):
+    assert start(*words).returncode == 2, words
+
+# What nobody can plan.
+fails(3, "did you mean llama3.1-8b?", "plan", "--model", "llama3.1-8", "--cluster", "h100-dgx", "--devices", "64", "--sequence", "8192", "--global-batch", "64")
+fails(3, "did you mean h100-dgx?", "plan", "--model", "llama3.1-8b", "--cluster", "h100-dgk", "--devices", "64", "--sequence", "8192", "--global-batch", "64")
+fails(3, "at most 65536", "plan", "--model", "llama3.1-8b", "--cluster", "h100-dgx", "--devices", "100000", "--sequence", "8192", "--global-batch", "64")
+fails(3, "longer than the model's positions", "plan", "--model", "gpt2", "--cluster", "h100-dgx", "--devices", "8", "--sequence", "8192", "--global-batch", "64")
+fails(4, "no plan fits: memory is what is short", "plan", "--model", "llama3.1-405b", "--cluster", "h100-dgx", "--devices", "32", "--sequence", "8192", "--global-batch", "64")
+fails(4, "devices", "plan", "--model", "llama3.1-405b", "--cluster", "h100-dgx", "--devices", "32", "--sequence", "8192", "--global-batch", "64")
+fails(4, "no plan fits: none of", *small[:6], "63", "--sequence", "8192", "--global-batch", "512")
+fails(3, "not planned by this build yet", "plan", "--model", "mixtral-8x7b", "--cluster", "h100-dgx", "--devices", "64", "--sequence", "8192", "--global-batch", "64")
+fails(2, "did you mean pp?", *small, "--global-batch", "512", "--why-not", "ppp=4")
+fails(2, "expected a number of tokens", *small, "--global-batch-tokens", "4G")
+fails(3, "no whole number of sequences", *small, "--global-batch-tokens", "10000")
+
+# Published: Llama 3 405B as it was trained; a slower coordinate; a trace.
+published = os.path.join(source, "examples/plans/llama3-405b.toml")
+base = json.loads(run("simulate", published, "--json"))
+assert 0.35 < base["mfu"] < 0.5, base["mfu"]
+slow = json.loads(run("simulate", published, "--slow", "3=1.2", "--json"))
+assert slow["step_time_s"] > 1.1 * base["step_time_s"] and slow["imbalance_s"] > base["imbalance_s"]
+run("simulate", published, "--trace", "step.json")
+with open(os.path.join(folder.name, "step.json")) as file:
+    assert len(json.load(file)["traceEvents"]) > 1000
+fails(2, "expected PP=FACTOR", "simulate", published, "--slow", "99=2")
+fails(3, "devices: is 16384, but the plan needs 6144", "simulate", published, "plan.tp=3")
+fails(3, "tp = 3 does not divide", "simulate", published, "plan.tp=3", "cluster.devices=6144")
+write("none.toml", "[model]\nconfig = \"gpt2\"\n[workload]\nsequence = 64\nglobal_batch = 2\n")
+fails(3, "no cluster; write", "simulate", "none.toml")
+assert "step time" in run("simulate", "none.toml", "--cluster", "a100-dgx")
+
+# Explained: the numbers are those of the simulation.
+text = run("explain", published)
+for words in ("optimizer", "two moments, master copy", "/ 128 shards", "(pp - 1) / (V M) = (16 - 1) / (8 x 16) = 11.7 %", "attention in full", "126 of them" if False else "of them)"):
+    assert words in text, (words, text)
+table = json.loads(run("explain", "--strategies", "--model", "llama3.1-8b", "--cluster", "h100-dgx", "--sequence", "8192", "--json"))["strategies"]
+by_name = {row["strategy"]: row for row in table}
+assert by_name["zero 3"]["peak_bytes"] < by_name["zero 2"]["peak_bytes"] < by_name["zero 1"]["peak_bytes"] < by_name["dp"]["peak_bytes"]
+assert by_name["tp + sp"]["peak_bytes"] < by_name["tp"]["peak_bytes"] and by_name["one device"]["received_bytes"] == 0
+
+# Published runs: rows, and figures by hand.
+row = {"id": "x-1", "source": "s", "hardware": {"gpu": "A100-80GB", "gpus": 8},
+       "model": {"layers": 4, "hidden": 1024, "heads": 8, "ffn_hidden": 4096, "vocab": 51200, "seq_len": 2048},
+       "plan": {"dp": 8, "tp": 1, "pp": 1, "cp": 1, "mbs": 1, "gbs": 8, "precision": "BF16"}, "measured": {"iter_time_s": 0.1}}
+write("runs.json", json.dumps([row, dict(row, id="x-2", hardware={"gpu": "abacus", "gpus": 8})]))
+checked = json.loads(run("validate", "runs.json", "--json"))
+first, second = checked["rows"]
+assert second["reason"] == "no cluster file for abacus" and first["measured_s"] == 0.1 and first["fits"]
+assert checked["overall"]["covered"] == 0.5
+assert abs(checked["overall"]["mape"] - abs(first["predicted_s"] / 0.1 - 1)) < 1e-12
+assert "x-1" in run("validate", "runs.json", "--rows")
+write("bad.json", "{}")
+fails(3, "expected a JSON array of rows", "validate", "bad.json")
+
+# This machine, and a step that it predicts.
+run("calibrate", "--ranks", "2", "--threads", "1", "--out", "machine.toml")
+with open(os.path.join(folder.name, "machine.toml")) as file:
+    assert "[kernels]" in file.read()
+write("model.json", json.dumps(dict(model_type="llama", hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                                    intermediate_size=128, vocab_size=257, max_position_embeddings=64)))
+write("text.txt", "In the beginning God created the heaven and the earth. " * 200)
+write("run.toml", '[model]\nconfig = "model.json"\n[cluster]\nname = "machine.toml"\n[workload]\nsequence = 64\nglobal_batch = 8\n[plan]\ndp_shard = 2\n'
+                  '[data]\ntrain = "text.txt"\n[optimizer]\n[train]\nsteps = 5\nthreads = 1\n')
+trained = json.loads(run("train", "run.toml", "--json"))
+assert trained["predicted_step_time_s"] > 0 and trained["step_time_s"] > 0
+predicted = json.loads(run("simulate", "run.toml", "--json"))
+assert predicted["step_time_s"] == trained["predicted_step_time_s"]
+
+# A cluster file of one's own, and what can be wrong with it.
+good = run("presets", "--clusters", "h100-dgx")
+write("mine.toml", good)
+assert json.loads(run("simulate", "none.toml", "--cluster", "mine.toml", "--json")) == json.loads(run("simulate", "none.toml", "--cluster", "h100-dgx", "--json"))
+write("mine.toml", good.replace("memory_GBps", "memory_GBs"))
+fails(3, "memory_GBps", "simulate", "none.toml", "--cluster", "mine.toml")
+write("mine.toml", good.replace("bandwidth_GBps = 450", "bandwidth_GBps = -1"))
+fails(3, "bandwidth_GBps", "simulate", "none.toml", "--cluster", "mine.toml")
+assert len(json.loads(run("presets", "--clusters", "--json"))) == 18
