@@ -29,6 +29,9 @@ Summary read(const std::string& file) {
     throw InvalidInput(str(printable_path(file),
                            ": has neither step_time_s nor makespan; give summaries that 'sextant train --json=FILE' or "
                            "'sextant schedule --json=FILE' wrote"));
+  // A run counts the bytes of all its steps, a prediction those of one.
+  if (const auto bytes = number(s.json.find("comm_bytes")))
+    s.json.set("comm_bytes_a_step", *bytes / number(s.json.find("steps")).value_or(1));
   return s;
 }
 
@@ -91,7 +94,7 @@ int run_compare(const Arguments& args) {
   row("mfu", "share of peak", false);
   row("peak_memory_bytes", "peak memory, first rank", true);
   row("resident_peak_bytes", "resident peak", true);
-  row("comm_bytes", "bytes received", true);
+  row("comm_bytes_a_step", "bytes received in a step", true);
   row("sends", "messages", false);
   row("final_loss", "last loss", false);
   const char* key = a.json.find("step_time_s") && b.json.find("step_time_s") ? "step_time_s" : "makespan";
@@ -130,12 +133,14 @@ int run_compare(const Arguments& args) {
 
 }  // namespace
 
-const Command compare = {"compare",
-                         "A.json B.json",
-                         "Puts two summaries side by side, and says where their time differs.",
-                         {{"--json", "[=FILE]", "the comparison as JSON"}},
-                         "Summaries are what 'sextant train --json=FILE' or 'sextant schedule --json=FILE' wrote.\n\n"
-                         "Example:\n  sextant compare a.json b.json\n",
-                         run_compare};
+const Command compare = {
+    "compare",
+    "A.json B.json",
+    "Puts two summaries side by side, and says where their time differs.",
+    {{"--json", "[=FILE]", "the comparison as JSON"}},
+    "Summaries are what 'sextant train --json=FILE', 'sextant simulate --json=FILE' (predicted against measured) or\n"
+    "'sextant schedule --json=FILE' wrote.\n\n"
+    "Example:\n  sextant compare a.json b.json\n",
+    run_compare};
 
 }  // namespace sextant::cli

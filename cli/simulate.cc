@@ -48,11 +48,21 @@ int run_simulate(const Arguments& a) {
     disturbance.factor[static_cast<std::size_t>(pp)] = factor;
   }
   disturbance.link = a.number("--slow-links", 1, 1e-3, 1e6);
+  disturbance.jitter = a.number("--jitter", 0, 0, 1);
+  disturbance.seed = static_cast<std::uint64_t>(a.integer("--seed", 1, 0, std::int64_t{1} << 62));
   disturb(prices, disturbance);
   const Forecast f = forecast(program, cluster, prices);
-  if (a.has("--trace"))
-    write_output(a, "--trace", to_chrome_trace(timeline_of(program, run_virtually(program, prices))));
-  write_json(a, to_value(f, file.workload, file.plan));
+  Value v = to_value(f, file.workload, file.plan);
+  // The fields of a training run's summary, so that the two can be compared.
+  const VirtualRun run = run_virtually(program, prices);
+  if (a.has("--trace")) write_output(a, "--trace", to_chrome_trace(timeline_of(program, run)));
+  v.set("steps", 1);
+  v.set("peak_memory_bytes", plan_memory(program, 0, adamw_state(program.dtype), {}, 1).peak.value);
+  v.set("comm_bytes", promised_bytes(program, 0, {}).total().value);
+  Value times{Value::Object{}};
+  for (const auto& [what, time] : time_by_what(program, cluster, run, 0)) times.set(what, time.value);
+  v.set("time_by_what_s", std::move(times));
+  write_json(a, v);
   if (a.value("--json") == "" || a.value("--trace") == "") return 0;
   std::cout << words_of(file.plan) << " on " << file.plan.num_ranks() << " x " << cluster.device.name << "\n";
   print_forecast(std::cout, f, file.workload, file.plan, cluster);
@@ -69,6 +79,8 @@ const Command simulate = {
      {"--devices", "N", "fills plan.dp_shard if the file leaves it out"},
      {"--slow", "PP=FACTOR", "the devices of a pipeline coordinate are slower by FACTOR"},
      {"--slow-links", "FACTOR", "messages between stages take so much longer"},
+     {"--jitter", "S", "every pass is off by a share of its own, of deviation S"},
+     {"--seed", "N", "of the jitter (1)"},
      {"--trace", "FILE", "the step, for chrome://tracing and ui.perfetto.dev"},
      {"--json", "[=FILE]", "all numbers as JSON; fractions, seconds, bytes"}},
     "Examples:\n"

@@ -68,7 +68,8 @@ Median product_speed(int ranks, int threads, std::int64_t m, std::int64_t n, std
 ModelConfig probe(bool gpt) {
   ModelConfig c;
   c.family = gpt ? "gpt2" : "llama";
-  c.layers = 3, c.width = 384, c.heads = 6, c.kv_heads = gpt ? 6 : 2, c.head_width = 64;
+  // Attention's speed goes by the width of heads: one model of each.
+  c.layers = 3, c.width = 384, c.heads = gpt ? 12 : 6, c.kv_heads = gpt ? 12 : 2, c.head_width = gpt ? 32 : 64;
   c.ffn_width = gpt ? 1536 : 1024, c.vocabulary = 4096, c.max_positions = 256;
   if (gpt) {
     c.positions = Positions::kLearned, c.ffn = Ffn::kGelu, c.norm = NormKind::kLayer;
@@ -77,12 +78,8 @@ ModelConfig probe(bool gpt) {
   return c;
 }
 
-struct Rate {
-  Median per_second;  // of its work
-};
-
 // Steps of a model on all ranks at once, each alone on its data: what the kernels of each kind take.
-void probe_kernels(const ModelConfig& model, int ranks, int threads, int rounds, std::map<std::string, Rate>& rates,
+void probe_kernels(const ModelConfig& model, int ranks, int threads, int rounds, std::map<std::string, Median>& rates,
                    Median& between) {
   const Workload workload{256, 8, DType::kF32};
   Plan plan;
@@ -131,7 +128,7 @@ void probe_kernels(const ModelConfig& model, int ranks, int threads, int rounds,
       const std::lock_guard lock(mutex);
       for (const auto& [what, time] : spent)
         if (const auto amount = work.find(what); amount != work.end() && time > 0 && amount->second > 0)
-          rates[what].per_second.values.push_back(amount->second / time);
+          rates[what].values.push_back(amount->second / time);
       between.values.push_back(std::max(0.0, step - inside) /
                                static_cast<double>(num_steps * static_cast<std::size_t>(program.num_microbatches)));
     }
@@ -231,15 +228,25 @@ Calibration calibrate(int ranks, int threads, const std::function<void(const std
                           "), shapes within ", percent(std::sqrt(least)), " of the two constants"));
 
   say("kernels in steps of two small models");
-  std::map<std::string, Rate> rates;
   Median between;
-  for (const bool gpt : {false, true}) probe_kernels(probe(gpt), ranks, threads, kRounds, rates, between);
   double memory = 0;
-  for (const auto& [what, rate] : rates) {
-    if (what.rfind("linear", 0) == 0) continue;  // by shape
-    d.rates[what] = rate.per_second.value();
-    out.notes.push_back(str(what, ": +- ", percent(rate.per_second.spread())));
-    if (what.rfind("residual", 0) == 0) memory = std::max(memory, rate.per_second.value());
+  std::map<std::string, std::vector<double>> found;  // by model
+  std::map<std::string, double> spreads;
+  for (const bool gpt : {false, true}) {
+    std::map<std::string, Median> rates;
+    probe_kernels(probe(gpt), ranks, threads, kRounds, rates, between);
+    for (const auto& [what, rate] : rates) {
+      if (what.rfind("linear", 0) == 0) continue;  // by shape
+      found[what].push_back(rate.value());
+      spreads[what] = std::max(spreads[what], rate.spread());
+      if (what.rfind("residual", 0) == 0) memory = std::max(memory, rate.value());
+    }
+  }
+  for (const auto& [what, values] : found) {
+    double inverse = 0;  // what both models take together
+    for (const double rate : values) inverse += 1 / rate;
+    d.rates[what] = static_cast<double>(values.size()) / inverse;
+    out.notes.push_back(str(what, ": +- ", percent(spreads[what])));
   }
   d.bandwidth = std::max(memory, 1e9), d.memory_share = 1;
   d.attention_ceiling = std::clamp(d.rates["attention F"] / best, 0.01, 1.0);

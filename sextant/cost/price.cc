@@ -25,13 +25,7 @@ PassPrice price_pass(const Unit& unit, const std::vector<Step>& steps, const Mes
   for (const Step& step : steps) price.compute += step_time(unit, step, mesh, gradient_dtype, network.cluster().device);
   for (const NamedTraffic& named : traffic(unit, steps, mesh)) {
     const Traffic& t = named.traffic;
-    const int n = mesh[t.axis];
-    if (n == 1 || t.calls == 0) continue;
-    check(t.axis == Axis::kTp || t.axis == Axis::kCp, "layers talk over tp and cp");
-    const RankGroup group = ranks_of(t.axis == Axis::kTp ? Group::kTensor : Group::kContext, mesh);
-    const Bytes call{whole_of(t.kind, t.bytes, n).value / t.calls};
-    const Seconds time{network.collective(t.kind, call, group).time.value * t.calls};
-    (t.axis == Axis::kTp ? price.tp : price.cp) += time;
+    (t.axis == Axis::kTp ? price.tp : price.cp) += traffic_time(t, mesh, network);
   }
   // Ranks that meet within the pass wait for the slowest of them, each time for what they did since the last.
   const auto wait = [&](Seconds& axis, int n) {
@@ -62,6 +56,15 @@ RankGroup ranks_of(Group group, const MeshSizes& mesh) {
       break;
   }
   throw InternalError("the group of this group is known where it is used");
+}
+
+Seconds traffic_time(const Traffic& t, const MeshSizes& mesh, const Network& network) {
+  const int n = mesh[t.axis];
+  if (n == 1 || t.calls == 0) return {};
+  check(t.axis == Axis::kTp || t.axis == Axis::kCp, "layers talk over tp and cp");
+  const RankGroup group = ranks_of(t.axis == Axis::kTp ? Group::kTensor : Group::kContext, mesh);
+  const Bytes call{whole_of(t.kind, t.bytes, n).value / t.calls};
+  return {network.collective(t.kind, call, group).time.value * t.calls};
 }
 
 UnitPrice price_unit(const Unit& unit, const MeshSizes& mesh, DType gradient_dtype, const Network& network) {

@@ -18,6 +18,8 @@ using UnitPrice = std::array<PassPrice, 3>;  ///< F, I, W
 /// Ranks are laid out tp innermost, then cp, dp_shard, dp_replicate, pp.
 RankGroup ranks_of(Group group, const MeshSizes& mesh);
 
+/// What a pass's collective takes, all its calls.
+Seconds traffic_time(const Traffic& traffic, const MeshSizes& mesh, const Network& network);
 UnitPrice price_unit(const Unit& unit, const MeshSizes& mesh, DType gradient_dtype, const Network& network);
 
 /// What moves a bucket's parameters and gradients.

@@ -130,7 +130,7 @@ bool Estimator::price(Candidate& c) const {
   constexpr int kMostChunks = 512;
   constexpr double kLiveUnits = 2;  // Plan::live_units
   if (chunks > kMostChunks) return false;
-  std::array<Chunk, kMostChunks> all;
+  static thread_local std::array<Chunk, kMostChunks> all;
   const int base = units / chunks, more = units % chunks;
   int unit = 0;
   for (int s = 0; s < chunks; ++s) {

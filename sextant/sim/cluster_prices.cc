@@ -2,6 +2,7 @@
 #include <map>
 
 #include "sextant/base/errors.h"
+#include "sextant/base/random.h"
 #include "sextant/program/memory.h"
 #include "sextant/sim/virtual_run.h"
 
@@ -67,14 +68,17 @@ Prices cluster_prices(const Program& program, const Cluster& cluster) {
 
 void disturb(Prices& prices, const Disturbance& disturbance) {
   check(disturbance.factor.empty() || disturbance.factor.size() == prices.units.size(), "a factor for each coordinate");
-  for (std::size_t pp = 0; pp < disturbance.factor.size(); ++pp) {
-    const double factor = disturbance.factor[pp];
-    for (auto& unit : prices.units[pp])
-      for (Seconds& time : unit) time.value *= factor;
-    if (prices.parts.empty()) continue;
-    for (UnitPrice& unit : prices.parts[pp])
-      for (PassPrice& pass : unit) pass.compute.value += pass.total().value * (factor - 1);
-  }
+  const RandomStream random(disturbance.seed, Purpose::kTest, hash_name("jitter"));
+  std::uint64_t drawn = 0;
+  for (std::size_t pp = 0; pp < prices.units.size(); ++pp)
+    for (std::size_t u = 0; u < prices.units[pp].size(); ++u)
+      for (std::size_t pass = 0; pass < 3; ++pass) {
+        double factor = disturbance.factor.empty() ? 1 : disturbance.factor[pp];
+        if (disturbance.jitter > 0) factor *= std::max(0.1, 1 + disturbance.jitter * random.normal(drawn++));
+        Seconds& time = prices.units[pp][u][pass];
+        if (!prices.parts.empty()) prices.parts[pp][u][pass].compute.value += time.value * (factor - 1);
+        time.value *= factor;
+      }
   prices.latency.value *= disturbance.link;
 }
 

@@ -1,5 +1,7 @@
 #include "sextant/sim/forecast.h"
 
+#include "sextant/base/errors.h"
+
 namespace sextant {
 
 Bytes adamw_state(DType parameters) {
@@ -14,6 +16,44 @@ void forecast_memory(const Program& program, const Cluster& cluster, Forecast& o
     out.peak = memory.peak + cluster.device.reserve, out.worst = pp;
     out.at_peak = memory.at_peak, out.peak_where = memory.peak_where;
   }
+}
+
+std::map<std::string, Seconds> time_by_what(const Program& program, const Cluster& cluster, const VirtualRun& run,
+                                            int pp) {
+  const RankProgram& list = program.by_pp[static_cast<std::size_t>(pp)];
+  const Network network(cluster);
+  // Of a unit's pass, once.
+  const auto of_pass = [&](const Unit& unit, const std::vector<Step>& steps) {
+    std::map<std::string, Seconds> out;
+    for (const Step& step : steps)
+      out[str(step.op->kind(), " ", name_of(step.pass))] +=
+          step_time(unit, step, program.mesh, program.gradient_dtype, cluster.device);
+    for (const NamedTraffic& t : traffic(unit, steps, program.mesh))
+      out[std::string(name_of(t.traffic.kind))] += traffic_time(t.traffic, program.mesh, network);
+    return out;
+  };
+  std::vector<std::array<std::map<std::string, Seconds>, 3>> units;
+  for (const Unit& unit : list.units)
+    units.push_back({of_pass(unit, unit.f), of_pass(unit, unit.i), of_pass(unit, unit.w)});
+  std::map<std::string, Seconds> out;
+  for (std::size_t n = 0; n < list.code.size(); ++n) {
+    const Instruction& i = list.code[n];
+    const Seconds spent =
+        run.by_pp[static_cast<std::size_t>(pp)][n].end - run.by_pp[static_cast<std::size_t>(pp)][n].start;
+    if (i.code == Code::kRun) {
+      const auto add = [&](Pass pass) {
+        for (const auto& [what, time] : units[static_cast<std::size_t>(i.unit)][static_cast<std::size_t>(pass)])
+          if (time.value > 0) out[what] += time;
+      };
+      add(i.pass);
+      if (i.fused) add(Pass::kW);
+    } else if (spent.value > 0) {
+      const bool waits = i.code == Code::kWait;
+      out[waits ? str("WAIT ", name_of(list.code[static_cast<std::size_t>(i.waits_for)].code))
+                : std::string(name_of(i.code))] += spent;
+    }
+  }
+  return out;
 }
 
 Forecast forecast(const Program& program, const Cluster& cluster, const Prices& prices) {

@@ -1,5 +1,7 @@
 #pragma once
 // What a step of a plan takes on a cluster.
+#include <map>
+
 #include "sextant/plan/plan.h"
 #include "sextant/program/memory.h"
 #include "sextant/sim/virtual_run.h"
@@ -27,6 +29,10 @@ Forecast forecast(const Program& program, const Cluster& cluster, const Prices& 
 Forecast forecast(const Program& program, const Cluster& cluster);
 /// Of a plan. Throws InvalidInput if it cannot be lowered.
 Forecast forecast(const ModelConfig& model, const Workload& workload, const Plan& plan, const Cluster& cluster);
+/// Time of coordinate `pp` in a step by what it does, in the words of a measured Timeline ("linear F", "all_reduce",
+/// "WAIT RECV", "OPT_STEP").
+std::map<std::string, Seconds> time_by_what(const Program& program, const Cluster& cluster, const VirtualRun& run,
+                                            int pp);
 /// Peak memory alone, as in Forecast.
 void forecast_memory(const Program& program, const Cluster& cluster, Forecast& out);
 

@@ -25,10 +25,12 @@ struct Prices {
 };
 /// What a cluster takes for the program, its ranks laid out tp, cp, dp_shard, dp_replicate, pp from the inside.
 Prices cluster_prices(const Program& program, const Cluster& cluster);
-/// Disturbs prices: every pass of a unit on a coordinate takes factor[pp] times as long, messages `link` times.
+/// Disturbs prices: every pass of a unit on a coordinate takes factor[pp] times as long, messages `link` times; and
+/// each pass of each unit is off by a share of its own, normal with deviation `jitter`, drawn from `seed`.
 struct Disturbance {
   std::vector<double> factor;
-  double link = 1;
+  double link = 1, jitter = 0;
+  std::uint64_t seed = 1;
 };
 void disturb(Prices& prices, const Disturbance& disturbance);
 

@@ -82,6 +82,8 @@ base = json.loads(run("simulate", published, "--json"))
 assert 0.35 < base["mfu"] < 0.5, base["mfu"]
 slow = json.loads(run("simulate", published, "--slow", "3=1.2", "--json"))
 assert slow["step_time_s"] > 1.1 * base["step_time_s"] and slow["imbalance_s"] > base["imbalance_s"]
+once, twice, other = (json.loads(run("simulate", published, "--jitter", "0.05", "--seed", seed, "--json"))["step_time_s"] for seed in "112")
+assert once == twice != other and once > base["step_time_s"]
 run("simulate", published, "--trace", "step.json")
 with open(os.path.join(folder.name, "step.json")) as file:
     assert len(json.load(file)["traceEvents"]) > 1000
@@ -126,6 +128,12 @@ write("run.toml", '[model]\nconfig = "model.json"\n[cluster]\nname = "machine.to
                   '[data]\ntrain = "text.txt"\n[optimizer]\n[train]\nsteps = 5\nthreads = 1\n')
 trained = json.loads(run("train", "run.toml", "--json"))
 assert trained["predicted_step_time_s"] > 0 and trained["step_time_s"] > 0
+with open(os.path.join(folder.name, "measured.json"), "w") as file:
+    file.write(json.dumps(trained))
+run("simulate", "run.toml", "--json=predicted.json")
+compared = json.loads(run("compare", "predicted.json", "measured.json", "--json"))
+assert compared["fields"]["comm_bytes_a_step"]["a"] == compared["fields"]["comm_bytes_a_step"]["b"] > 0
+assert {"linear F", "attention I", "head I"} <= {t["what"] for t in compared["time_by_what"] if t["a_s"] > 0 and t["b_s"] > 0}
 predicted = json.loads(run("simulate", "run.toml", "--json"))
 assert predicted["step_time_s"] == trained["predicted_step_time_s"]
 
