@@ -59,8 +59,9 @@ const Command calibrate = {
      {"--threads", "T", "of each rank (cores / ranks)"},
      {"--out", "FILE", "the cluster file; standard output if left out"},
      {"--json", "[=FILE]", "what was measured, as JSON"}},
-    "Example:\n  sextant calibrate --ranks 2 --out machine.toml\n"
-    "  sextant train run.toml --ranks 2 cluster.name=machine.toml     # says how long a step should take\n",
+    "A run file that names it ([cluster] name = \"machine.toml\") is trained with a prediction beside each measured "
+    "step.\n\n"
+    "Example:\n  sextant calibrate --ranks 2 --out machine.toml\n",
     run_calibrate};
 
 }  // namespace sextant::cli

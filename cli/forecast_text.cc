@@ -109,8 +109,10 @@ void print_forecast(std::ostream& out, const Forecast& f, const Workload& w, con
   out << text;
 }
 
-Value to_value(const Plan& p) {
-  Value v;
+namespace {
+
+void set_plan(Value& v, const Plan& p) {
+  v.set("dp", std::int64_t{p.data_ranks()});
   v.set("dp_replicate", std::int64_t{p.dp_replicate});
   v.set("dp_shard", std::int64_t{p.dp_shard});
   v.set("cp", std::int64_t{p.cp});
@@ -123,13 +125,14 @@ Value to_value(const Plan& p) {
   v.set("microbatch_size", p.microbatch_size);
   v.set("num_microbatches", p.num_microbatches);
   v.set("recompute", recompute_text(p.recompute, "full", "none"));
-  return v;
 }
+
+}  // namespace
 
 Value to_value(const Forecast& f, const Workload& w, const Plan& plan) {
   const Breakdown& t = f.time;
   Value v;
-  v.set("plan", to_value(plan));
+  set_plan(v, plan);
   v.set("step_time_s", t.makespan.value);
   v.set("compute_s", (t.compute + t.imbalance + t.optimizer).value);
   Value exposed{Value::Object{}};

@@ -15,8 +15,8 @@ std::string plan_file_text(const std::string& model, const std::string& cluster,
                            const Plan& plan);
 void print_forecast(std::ostream& out, const Forecast& forecast, const Workload& workload, const Plan& plan,
                     const Cluster& cluster);
+/// The plan's degrees and the forecast's numbers.
 Value to_value(const Forecast& forecast, const Workload& workload, const Plan& plan);
-Value to_value(const Plan& plan);
 std::string percent(double fraction);
 
 }  // namespace sextant::cli

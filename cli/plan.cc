@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <map>
@@ -124,7 +123,7 @@ Request read_request(const Arguments& a) {
   return r;
 }
 
-// The change that would make something fit, by what is scarce.
+// What is short, and the nearest change that fits.
 std::string nothing_fits(const Request& r, const Answer& answer) {
   std::string out = "no plan fits";
   if (!answer.closest) {
@@ -134,22 +133,19 @@ std::string nothing_fits(const Request& r, const Answer& answer) {
     return out;
   }
   const Ranked& c = *answer.closest;
-  const double lacks = static_cast<double>(c.forecast.peak.value) / static_cast<double>(r.cluster.device.memory.value);
   out += str(": memory is what is short. The plan that lacks least, ", words_of(c.plan), ", needs ",
              human(c.forecast.peak), " of ", human(r.cluster.device.memory), " (", c.forecast.peak_where, ")");
-  // States shrink with devices; activations of one microbatch do not.
-  const double states = static_cast<double>(c.forecast.at_peak[static_cast<std::size_t>(MemoryTag::kParameters)].value +
-                                            c.forecast.at_peak[static_cast<std::size_t>(MemoryTag::kGradients)].value +
-                                            c.forecast.at_peak[static_cast<std::size_t>(MemoryTag::kOptimizer)].value);
-  const double rest = static_cast<double>(c.forecast.peak.value) - states,
-               room = static_cast<double>(r.cluster.device.memory.value);
-  if (rest < room * 0.9)
-    out += str(". Nearest that fits: about ",
-               static_cast<std::int64_t>(std::ceil(r.devices * states / (room - rest) / 8)) * 8, " devices");
-  else
-    out += str(". Nearest that fits: devices with ", human(Bytes{static_cast<std::int64_t>(room * lacks)}),
-               ", or shorter sequences");
-  return out;
+  // More devices hold more of the states; whether that is enough is tried.
+  for (std::int64_t devices = 2LL * r.devices; devices <= r.cluster.most_devices() && devices <= 64LL * r.devices;
+       devices *= 2) {
+    Request more = r;
+    more.devices = static_cast<int>(devices);
+    const std::optional<Ranked> least = least_memory(more, space_of(more));
+    if (least && least->fits)
+      return out + str(". Nearest that fits: ", devices, " devices (", words_of(least->plan), ", ",
+                       human(least->forecast.peak), ")");
+  }
+  return out + ". More devices of this kind do not help: use shorter sequences, or devices with more memory";
 }
 
 void print_table(std::ostream& out, const std::vector<Ranked>& plans) {

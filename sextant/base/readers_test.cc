@@ -58,8 +58,7 @@ TEST(RunFile, SectionsKeysAndValues) {
 
 TEST(RunFile, EveryErrorHasItsPlace) {
   EXPECT_EQ(run_error("tp = 2\n"),
-            "run.toml:1:1: a key before the first [section]; sections are [model] [workload] [plan] [data] [optimizer] "
-            "[train]");
+            "run.toml:1:1: a key before the first [section]; write the name of its section in brackets above it");
   EXPECT_EQ(run_error("[plan]\ntp = 2\ntp = 3\n"), "run.toml:3:1: [plan] tp stands twice");
   EXPECT_EQ(run_error("[plan]\n[plan]\n"), "run.toml:2:1: section [plan] stands twice");
   EXPECT_EQ(run_error("[plan\n"), "run.toml:1:6: expected ] after [plan");

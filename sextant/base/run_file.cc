@@ -22,8 +22,7 @@ class Parser {
       throw InvalidInput(str(file_, ": byte ", bad, " is not UTF-8; a run file is plain UTF-8 text"));
     if (text_.substr(0, 3) == "\xef\xbb\xbf") fail("starts with a byte-order mark; save it as plain UTF-8");
     if (text_.find_first_not_of(" \t\r\n") == std::string_view::npos)
-      throw InvalidInput(
-          str(file_, ": is empty; a run file has sections [model] [workload] [plan] [data] [optimizer] [train]"));
+      throw InvalidInput(str(file_, ": is empty; it should have [sections] of key = value lines"));
     Value root(Value::Object{});
     std::string section;
     for (skip_blank(); at_ < text_.size(); skip_blank()) {
@@ -43,7 +42,7 @@ class Parser {
         made.line = line, made.column = column;
       } else {
         if (section.empty())
-          fail("a key before the first [section]; sections are [model] [workload] [plan] [data] [optimizer] [train]");
+          fail("a key before the first [section]; write the name of its section in brackets above it");
         const std::string key = name("key");
         skip_spaces();
         if (peek() == '.') fail(str("dotted keys are not used in run files; write the section as [", key, "]"));

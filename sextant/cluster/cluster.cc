@@ -188,7 +188,7 @@ Cluster find_cluster(const std::string& name) {
   if (std::filesystem::is_regular_file(name, ignored)) return read_cluster(read_file(name, 1 << 20), name);
   const std::string near = nearest(name, names);
   throw InvalidInput(str("no cluster ", printable(name, 60), near.empty() ? "" : "; did you mean " + near + "?",
-                         "; presets: ", join(names, ", "), "; or give the path of a cluster file"));
+                         "; presets: ", join(names, ", "), "; or the path of a cluster file)"));
 }
 
 }  // namespace sextant

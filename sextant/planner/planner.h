@@ -83,6 +83,8 @@ class Estimator {
 };
 
 Answer search(const Request& request, const Space& space, const SearchOptions& options = {});
+/// The plan that needs least memory, of the 24 that the closed form calls smallest.
+std::optional<Ranked> least_memory(const Request& request, const Space& space);
 /// Model parallel only until it fits: tp within the innermost level, then pp, ZeRO 1, rest dp; then ZeRO 3; then full
 /// recomputation (design section 6). Nothing if none of these fits.
 std::optional<Ranked> rule_of_thumb(const Request& request, const Space& space);

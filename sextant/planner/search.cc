@@ -124,19 +124,37 @@ Ranked simulate_plan(const Request& r, const Plan& plan) {
   return out;
 }
 
+std::optional<Ranked> least_memory(const Request& r, const Space& space) {
+  const Estimator estimator(r, space);
+  Counts counts;
+  std::vector<Candidate> all;
+  for_each(r, space, counts, [&](Candidate& c) {
+    if (estimator.price(c)) all.push_back(c);
+  });
+  const auto tried = static_cast<std::ptrdiff_t>(std::min<std::size_t>(24, all.size()));
+  std::partial_sort(all.begin(), all.begin() + tried, all.end(),
+                    [](const Candidate& x, const Candidate& y) { return x.memory < y.memory; });
+  std::optional<Ranked> out;
+  for (std::ptrdiff_t n = 0; n < tried; ++n) {
+    const Plan plan = plan_of(all[static_cast<std::size_t>(n)], space);
+    if (!violations(plan, r.model, r.workload).empty()) continue;
+    Ranked ranked = simulate_plan(r, plan);
+    if (!out || ranked.forecast.peak < out->forecast.peak) out = std::move(ranked);
+  }
+  return out;
+}
+
 Answer search(const Request& r, const Space& space, const SearchOptions& options) {
   Answer answer;
   const Estimator estimator(r, space);
   const auto room = static_cast<float>(r.cluster.device.memory.value);
   std::vector<Candidate> candidates;
-  std::vector<Candidate> smallest;  // of those that do not fit
   for_each(r, space, answer.counts, [&](Candidate& c) {
     if (!estimator.price(c)) {
       ++answer.counts.indivisible;
       return;
     }
     if (c.memory > room) {
-      smallest.push_back(c);
       ++answer.counts.memory;
       return;
     }
@@ -183,17 +201,9 @@ Answer search(const Request& r, const Space& space, const SearchOptions& options
   answer.counts.bounded = static_cast<std::int64_t>(candidates.size());
   std::stable_sort(answer.plans.begin(), answer.plans.end(),
                    [](const Ranked& a, const Ranked& b) { return a.forecast.step() < b.forecast.step(); });
-  if (answer.plans.empty() && !answer.closest) {
-    // The closed form is a bound: of those that it calls smallest, the one that is.
-    const std::size_t tried = std::min<std::size_t>(24, smallest.size());
-    std::partial_sort(smallest.begin(), smallest.begin() + static_cast<std::ptrdiff_t>(tried), smallest.end(),
-                      [](const Candidate& x, const Candidate& y) { return x.memory < y.memory; });
-    for (std::size_t n = 0; n < tried; ++n) {
-      const Plan plan = plan_of(smallest[n], space);
-      if (!violations(plan, r.model, r.workload).empty()) continue;
-      Ranked ranked = simulate_plan(r, plan);
-      if (!answer.closest || ranked.forecast.peak < answer.closest->forecast.peak) answer.closest = std::move(ranked);
-    }
+  if (answer.plans.empty()) {
+    std::optional<Ranked> least = least_memory(r, space);
+    if (least && (!answer.closest || least->forecast.peak < answer.closest->forecast.peak)) answer.closest = least;
   }
   if (static_cast<int>(answer.plans.size()) > options.ranked + 1)
     answer.plans.resize(static_cast<std::size_t>(options.ranked) + 1);

@@ -143,7 +143,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert "REDUCE" in program_text and "unit L00" in program_text
 
 # Every example that the help prints names real options, commands and files.
-for command in ("train", "generate", "data", "check", "verify", "schedule", "compare", "presets"):
+for command in ("train", "generate", "data", "check", "verify", "schedule", "compare", "presets", "plan", "simulate", "explain", "validate", "calibrate"):
     text = run(command, "--help")
     examples = re.findall(r"^  sextant (\S+)(.*)$", text, flags=re.M)
     assert examples, command

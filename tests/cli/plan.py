@@ -46,9 +46,8 @@ assert certificate["bound"] >= plans[0]["bound_s"] and certificate["bound"] >= s
 counts = certificate["counts"]
 assert counts["simulated"] >= len(plans) and counts["memory"] > 0 and counts["bounded"] > 0 and counts["indivisible"] > 0
 for p in plans + [answer["rule_of_thumb"]]:
-    d = p["plan"]
-    assert d["dp_replicate"] * d["dp_shard"] * d["cp"] * d["tp"] * d["pp"] == 64
-    assert d["dp_shard"] * d["microbatch_size"] * d["num_microbatches"] == 512
+    assert p["dp"] * p["cp"] * p["tp"] * p["pp"] == 64
+    assert p["dp"] * p["microbatch_size"] * p["num_microbatches"] == 512
     parts = p["compute_s"] + sum(p["exposed_s"].values()) + p["bubble_s"]
     assert abs(parts - p["step_time_s"]) < 1e-6 * p["step_time_s"] and 0 < p["mfu"] < 1 and p["peak_bytes"] > 0
     assert set(p["exposed_s"]) == {"tp", "cp", "dp", "pp"}
@@ -59,7 +58,7 @@ for words in ("certificate: best", "rule of thumb", "why not tp=16: its best", "
 again = json.loads(run("simulate", "best.toml", "--json"))
 assert abs(again["step_time_s"] - steps[0]) < 1e-9 and again["peak_bytes"] == plans[0]["peak_bytes"]
 only = json.loads(run(*small, "--global-batch", "512", "--only", "tp=4,pp=2", "--json"))
-assert all(p["plan"]["tp"] == 4 and p["plan"]["pp"] == 2 for p in only["plans"]) and only["plans"][0]["step_time_s"] > steps[0]
+assert all(p["tp"] == 4 and p["pp"] == 2 for p in only["plans"]) and only["plans"][0]["step_time_s"] > steps[0]
 for words in (["plan"], small, small + ("--global-batch", "512", "--global-batch-tokens", "4M")):
     assert start(*words).returncode == 2, words
 
