@@ -7,23 +7,38 @@
 #include <thread>
 
 #include "cli/cli.h"
+#include "cli/launch.h"
 #include "sextant/base/atomic_file.h"
+#include "sextant/runtime/comm/mpi.h"
+#include "sextant/runtime/comm/threads.h"
 
 namespace sextant::cli {
 namespace {
 
-int run_calibrate(const Arguments& a) {
+int ranks_of(const Arguments& a) { return static_cast<int>(a.integer("--ranks", 1, 1, 256)); }
+
+// All ranks as threads (`world` null), or one rank of a job.
+int calibrate_here(const Arguments& a, Communicator* world) {
   a.at_most_words(0);
   require_outputs(a, {"--json", "--out"}, {});
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const int ranks = static_cast<int>(a.integer("--ranks", 1, 1, 256));
+  const int ranks = world ? world->size() : ranks_of(a);
   const int threads = static_cast<int>(a.integer("--threads", std::max(1, cores / ranks), 1, 1024));
   const auto start = std::chrono::steady_clock::now();
-  const Calibration c = sextant::calibrate(
-      ranks, threads, [](const std::string& what) { std::cerr << "measuring " << what << " ...\n"; });
+  const bool first = !world || world->rank() == 0;
+  const OnRanks on_ranks = [&](const std::function<void(Communicator&)>& body) {
+    if (world)
+      body(*world);
+    else
+      run_threads(ranks, body);
+  };
+  const Calibration c = sextant::calibrate(ranks, threads, on_ranks, [&](const std::string& what) {
+    if (first) std::cerr << "measuring " << what << " ...\n";
+  });
+  if (!first) return 0;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::vector<std::string> notes = {str("Measured by sextant calibrate --ranks ", ranks, " --threads ", threads,
-                                        "; medians, +- half of the middle half.")};
+  std::vector<std::string> notes = {str("Measured by sextant calibrate --ranks ", ranks, world ? " --backend mpi" : "",
+                                        " --threads ", threads, "; medians, +- half of the middle half.")};
   notes.insert(notes.end(), c.notes.begin(), c.notes.end());
   const std::string text = to_text(c.cluster, notes);
   write_output(a, "--out", text);
@@ -49,6 +64,19 @@ int run_calibrate(const Arguments& a) {
   return 0;
 }
 
+int run_calibrate(const Arguments& a) {
+  a.at_most_words(0);
+  if (backend_of(a) == Backend::kThreads) return calibrate_here(a, nullptr);
+  if (!mpi_process()) {
+    if (!has_mpi()) run_mpi({});  // says why not
+    return start_mpirun(a, ranks_of(a));
+  }
+  tell_launcher_up();
+  int code = 0;
+  run_mpi([&](Communicator& world) { code = calibrate_here(a, &world); }, {}, report_error);
+  return code;
+}
+
 }  // namespace
 
 const Command calibrate = {
@@ -56,6 +84,7 @@ const Command calibrate = {
     "[--ranks R] [--threads T] [--out FILE]",
     "Measures this machine and writes a cluster file, so that training steps can be predicted on it.",
     {{"--ranks", "R", "ranks that work at once (1)"},
+     {"--backend", "KIND", "threads: of this process; mpi: processes, starts mpirun"},
      {"--threads", "T", "of each rank (cores / ranks)"},
      {"--out", "FILE", "the cluster file; standard output if left out"},
      {"--json", "[=FILE]", "what was measured, as JSON"}},

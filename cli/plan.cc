@@ -105,10 +105,16 @@ Request read_request(const Arguments& a) {
     r.workload.global_batch = tokens / r.workload.sequence;
   }
   const std::string precision = a.value("--precision").value_or("bf16");
-  if (precision != "bf16" && precision != "fp32")
-    throw InvalidInput(str("sextant plan: --precision ", printable(precision, 40), ": expected bf16 or fp32"),
+  if (precision != "bf16" && precision != "fp32" && precision != "fp8")
+    throw InvalidInput(str("sextant plan: --precision ", printable(precision, 40), ": expected bf16, fp8 or fp32"),
                        ExitCode::kUsage);
-  r.workload.dtype = precision == "bf16" ? DType::kBf16 : DType::kF32;
+  r.workload.dtype = precision == "fp32" ? DType::kF32 : DType::kBf16;
+  if (precision == "fp8") {
+    if (r.cluster.device.fp8 == 0)
+      throw InvalidInput(str("sextant plan: --precision fp8: ", r.cluster.device.name, " has no fp8 in ",
+                             printable(r.cluster.name, 60), "; use bf16"));
+    r.model.product_type = ProductType::kFp8;
+  }
   if (r.model.mixture.experts > 0 || r.model.latent.kv_rank > 0)
     throw InvalidInput(str(printable(*a.value("--model"), 60),
                            ": mixtures of experts and latent attention are not planned by this build yet"));
@@ -262,7 +268,7 @@ const Command plan = {
      {"--sequence", "S", "tokens of a sequence"},
      {"--global-batch", "B", "sequences of a step"},
      {"--global-batch-tokens", "T", "or its tokens: 16M is 16 x 1,048,576"},
-     {"--precision", "P", "bf16 (with float32 gradients and master weights) or fp32"},
+     {"--precision", "P", "bf16 (with float32 gradients and master weights), fp8 (its products), or fp32"},
      {"--only", "tp=8,...", "keeps to these: tp, cp, pp, dp, zero, virtual_stages, microbatch_size"},
      {"--why-not", "tp=16,...", "the best plan of that kind, and what it loses by"},
      {"--top", "N", "so many plans in the table (5)"},

@@ -7,10 +7,11 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <numeric>
+#include <tuple>
 
 #include "sextant/base/errors.h"
 #include "sextant/cost/price.h"
-#include "sextant/runtime/comm/threads.h"
 #include "sextant/runtime/kernels/gemm.h"
 #include "sextant/runtime/train/proof.h"
 #include "sextant/runtime/train/trainer.h"
@@ -25,7 +26,7 @@ struct Median {
   double value() const {
     std::vector<double> sorted = values;
     std::sort(sorted.begin(), sorted.end());
-    return sorted.empty() ? 0 : sorted[sorted.size() / 2];
+    return sorted.empty() ? 1 : sorted[sorted.size() / 2];  // of ranks that do not write down
   }
   // Half of what the middle half of the values spans, of the median.
   double spread() const {
@@ -43,9 +44,9 @@ std::string percent(double share) {
 }
 
 // FLOP/s of one rank while all of them multiply: the three products of a linear op of this shape.
-Median product_speed(int ranks, int threads, std::int64_t m, std::int64_t n, std::int64_t k, int rounds) {
+Median product_speed(const OnRanks& on_ranks, int threads, std::int64_t m, std::int64_t n, std::int64_t k, int rounds) {
   Median speed;
-  run_threads(ranks, [&](Communicator& world) {
+  on_ranks([&](Communicator& world) {
     Team team(threads);
     const auto size = [](std::int64_t a, std::int64_t b) { return static_cast<std::size_t>(a * b); };
     std::vector<float> x(size(m, k), 0.5F), w(size(n, k), 0.25F), y(size(m, n)), dx(size(m, k)), dw(size(n, k));
@@ -79,8 +80,8 @@ ModelConfig probe(bool gpt) {
 }
 
 // Steps of a model on all ranks at once, each alone on its data: what the kernels of each kind take.
-void probe_kernels(const ModelConfig& model, int ranks, int threads, int rounds, std::map<std::string, Median>& rates,
-                   Median& between) {
+void probe_kernels(const ModelConfig& model, const OnRanks& on_ranks, int threads, int rounds,
+                   std::map<std::string, Median>& rates, Median& between) {
   const Workload workload{256, 8, DType::kF32};
   Plan plan;
   plan.microbatch_size = 4, plan.num_microbatches = 2;
@@ -103,7 +104,7 @@ void probe_kernels(const ModelConfig& model, int ranks, int threads, int rounds,
       }
   work["optimizer"] = static_cast<double>(elements) * 28;
   std::mutex mutex;
-  run_threads(ranks, [&](Communicator& world) {
+  on_ranks([&](Communicator& world) {
     const std::unique_ptr<Communicator> alone = world.group({world.rank()});
     Executor executor(program, builtin_kernels(), *alone,
                       {.threads = threads,
@@ -137,11 +138,11 @@ void probe_kernels(const ModelConfig& model, int ranks, int threads, int rounds,
 
 // How much longer ranks take that meet behind every product than ranks that do not: the relative deviation of a rank's
 // time, if the slowest of n is `greatest` deviations late.
-double meeting_jitter(int ranks, int threads, double greatest, int rounds) {
+double meeting_jitter(const OnRanks& on_ranks, int threads, double greatest, int rounds) {
   constexpr std::int64_t m = 1024, n = 384, k = 384;
   constexpr int kMeetings = 20;
   Median apart, together;
-  run_threads(ranks, [&](Communicator& world) {
+  on_ranks([&](Communicator& world) {
     Team team(threads);
     std::vector<float> x(m * k, 0.5F), w(n * k, 0.25F), y(m * n);
     double meet = 0;
@@ -171,9 +172,34 @@ std::pair<double, double> line_through(const std::vector<std::pair<double, doubl
   return {std::max(0.0, (y - slope * x) / w), std::max(1e-15, slope)};
 }
 
+// All-reduces of the first `members` ranks, by size: bytes that a rank moves, and seconds.
+std::vector<std::pair<double, double>> all_reduce_times(const OnRanks& on_ranks, int members, int rounds) {
+  std::vector<std::pair<double, double>> points;
+  for (const std::int64_t bytes : {std::int64_t{4} << 10, std::int64_t{64} << 10, std::int64_t{1} << 20,
+                                   std::int64_t{4} << 20, std::int64_t{16} << 20}) {
+    Median time;
+    on_ranks([&](Communicator& world) {
+      if (world.rank() >= members) return;
+      std::vector<int> ranks(static_cast<std::size_t>(members));
+      std::iota(ranks.begin(), ranks.end(), 0);
+      const std::unique_ptr<Communicator> group = world.group(ranks);
+      std::vector<float> data(static_cast<std::size_t>(bytes / 4), 1.0F);
+      for (int round = 0; round <= 2 * rounds; ++round) {
+        group->barrier("calibration").wait();
+        const double start = now();
+        group->all_reduce(payload(std::span(data)), "calibration").wait();
+        if (world.rank() == 0 && round > 0) time.values.push_back(now() - start);
+      }
+    });
+    points.emplace_back(2.0 * (members - 1) / members * static_cast<double>(bytes), std::max(1e-9, time.value()));
+  }
+  return points;
+}
+
 }  // namespace
 
-Calibration calibrate(int ranks, int threads, const std::function<void(const std::string&)>& progress) {
+Calibration calibrate(int ranks, int threads, const OnRanks& on_ranks,
+                      const std::function<void(const std::string&)>& progress) {
   const auto say = [&](const std::string& what) {
     if (progress) progress(what);
   };
@@ -196,7 +222,7 @@ Calibration calibrate(int ranks, int threads, const std::function<void(const std
   std::vector<Median> speeds;
   double best = 0;
   for (const Shape& s : shapes) {
-    speeds.push_back(product_speed(ranks, threads, s.m, s.n, s.k, kRounds));
+    speeds.push_back(product_speed(on_ranks, threads, s.m, s.n, s.k, kRounds));
     best = std::max(best, speeds.back().value());
   }
   const auto typical = [](const std::vector<Median>& of) {  // geometric mean
@@ -234,7 +260,7 @@ Calibration calibrate(int ranks, int threads, const std::function<void(const std
   std::map<std::string, double> spreads;
   for (const bool gpt : {false, true}) {
     std::map<std::string, Median> rates;
-    probe_kernels(probe(gpt), ranks, threads, kRounds, rates, between);
+    probe_kernels(probe(gpt), on_ranks, threads, kRounds, rates, between);
     for (const auto& [what, rate] : rates) {
       if (what.rfind("linear", 0) == 0) continue;  // by shape
       found[what].push_back(rate.value());
@@ -258,38 +284,29 @@ Calibration calibrate(int ranks, int threads, const std::function<void(const std
   level.latency.fill({5e-6});
   if (ranks > 1) {
     say("collectives between the ranks");
-    std::vector<std::pair<double, double>> points;
-    for (const std::int64_t bytes : {std::int64_t{4} << 10, std::int64_t{64} << 10, std::int64_t{1} << 20,
-                                     std::int64_t{4} << 20, std::int64_t{16} << 20}) {
-      Median time;
-      run_threads(ranks, [&](Communicator& world) {
-        std::vector<float> data(static_cast<std::size_t>(bytes / 4), 1.0F);
-        for (int round = 0; round <= 2 * kRounds; ++round) {
-          world.barrier("calibration").wait();
-          const double start = now();
-          world.all_reduce(payload(std::span(data)), "calibration").wait();
-          if (world.rank() == 0 && round > 0) time.values.push_back(now() - start);
-        }
-      });
-      points.emplace_back(2.0 * (ranks - 1) / ranks * static_cast<double>(bytes), time.value());
+    std::vector<std::pair<double, double>> points;  // of all ranks: bytes that one moves, seconds
+    double start = 0, per_byte = 0;
+    for (int members = 2; members <= ranks; members *= 2) {
+      const int size = members * 2 > ranks ? ranks : members;
+      points = all_reduce_times(on_ranks, size, kRounds);
+      std::tie(start, per_byte) = line_through(points);
+      out.notes.push_back(str("all-reduce of ", size, " ranks: ", start * 1e6, " us and ", 1e-9 / per_byte, " GB/s"));
     }
-    const auto [start, per_byte] = line_through(points);
     // The model's own base (of a library on an accelerator) is taken off again.
     constexpr double kBase = 6.6e-6;
     d.call = {std::max(0.0, start - kBase)};
     level.latency.fill({1e-7});
     level.bandwidth = 1 / per_byte;
-    d.jitter = meeting_jitter(ranks, threads, greatest_of(ranks), kRounds);
+    d.jitter = meeting_jitter(on_ranks, threads, greatest_of(ranks), kRounds);
     out.notes.push_back(str("ranks that meet behind every product: jitter ", percent(d.jitter)));
     double worst = 0;
     for (const auto& [bytes, time] : points) worst = std::max(worst, std::abs((start + per_byte * bytes) / time - 1));
-    out.notes.push_back(str("all-reduce of ", ranks, " ranks: ", start * 1e6, " us and ", level.bandwidth / 1e9,
-                            " GB/s, worst of five sizes off by ", percent(worst)));
+    out.notes.push_back(str("the line through the sizes of the last: worst off by ", percent(worst)));
   }
   out.cluster.levels.push_back(level);
 
   std::vector<Median> again;
-  for (const Shape& s : shapes) again.push_back(product_speed(ranks, threads, s.m, s.n, s.k, kRounds));
+  for (const Shape& s : shapes) again.push_back(product_speed(on_ranks, threads, s.m, s.n, s.k, kRounds));
   out.drift = typical(again) / out.speed - 1;
   out.notes.push_back(str("drift of products from start to end: ", percent(out.drift)));
   return out;

@@ -22,6 +22,7 @@ Device read_device(const Value& file, const std::string& name) {
   d.fp8 = f.number_or("fp8_tflops", 0, 0, 1e6) * kTera;
   d.fp32 = f.number("fp32_tflops", 1e-6, 1e6) * kTera;
   d.matmul_ceiling = f.number("matmul_ceiling", 0.01, 1);
+  d.fp8_ceiling = f.number_or("fp8_ceiling", d.matmul_ceiling, 0.01, 1);
   d.attention_ceiling = f.number("attention_ceiling", 0.01, 1);
   d.units = static_cast<int>(f.integer_or("units", 1, 1, 1 << 16));
   const std::vector<double> tile = f.numbers("tile", 2, 1, 1 << 16);
@@ -144,7 +145,7 @@ std::string to_text(const Cluster& c, const std::vector<std::string>& notes) {
   const Device& d = c.device;
   out << "\n[cluster]\nlevels = [" << join(names, ", ") << "]\n\n[device]\nname = \"" << d.name
       << "\"\nbf16_tflops = " << d.bf16 / kTera << "\n";
-  if (d.fp8 > 0) out << "fp8_tflops = " << d.fp8 / kTera << "\n";
+  if (d.fp8 > 0) out << "fp8_tflops = " << d.fp8 / kTera << "\nfp8_ceiling = " << d.fp8_ceiling << "\n";
   out << "fp32_tflops = " << d.fp32 / kTera << "\nmatmul_ceiling = " << d.matmul_ceiling
       << "\nattention_ceiling = " << d.attention_ceiling << "\nunits = " << d.units << "\ntile = [" << d.tile[0] << ", "
       << d.tile[1] << "]\nmemory_GiB = " << static_cast<double>(d.memory.value) / kGiB

@@ -15,6 +15,7 @@ struct Device {
   std::string name;
   double bf16 = 0, fp8 = 0, fp32 = 0;      ///< FLOP/s, dense; fp8 0: has none
   double matmul_ceiling = 1;               ///< of the peak, the best product measured
+  double fp8_ceiling = 1;                  ///< the same in fp8
   double attention_ceiling = 1;            ///< of that, fused attention
   int units = 1;                           ///< that work on tiles at once
   std::array<double, 2> tile{128, 128};    ///< largest output tile of a product

@@ -24,9 +24,12 @@ bool is_attention(std::string_view kind) { return kind == "attention" || kind ==
 
 }  // namespace
 
-Seconds product_time(const Product& p, DType dtype, const Device& device) {
+Seconds product_time(const Product& p, DType dtype, const Device& device, ProductType type) {
   if (p.m <= 0 || p.n <= 0 || p.k <= 0) return {};
-  const double peak = device.peak(dtype) * device.matmul_ceiling * device.sustained, units = device.units;
+  const bool fp8 = type == ProductType::kFp8;
+  const double peak = (fp8 ? device.fp8 * device.fp8_ceiling : device.peak(dtype) * device.matmul_ceiling) *
+                      device.sustained,
+               units = device.units;
   double best = std::numeric_limits<double>::max();
   for (const TileChoice& tile : kTiles) {
     const double m = std::max(1.0, device.tile[0] * tile.m), n = std::max(1.0, device.tile[1] * tile.n);
@@ -69,8 +72,13 @@ Seconds step_time(const Unit& unit, const Step& step, const MeshSizes& mesh, DTy
               (1 + 32 / p.m);
     return {time};
   }
-  for (const Product& p : products) time += product_time(p, dtype, device).value;
   const double rate = device.bandwidth * device.memory_share;
+  const auto* linear = dynamic_cast<const Linear*>(step.op.get());
+  const ProductType type = linear ? linear->type : ProductType::kOwn;
+  for (const Product& p : products) time += product_time(p, dtype, device, type).value;
+  // The activations' side is read in its own type and written in fp8; weights are cast once for many microbatches.
+  if (type == ProductType::kFp8)
+    time += products[0].m * products[0].k * static_cast<double>(size_of(dtype) + 1) / rate + device.launch.value;
   const Work work = step.op->work(step.pass, in);
   if (const auto* head = dynamic_cast<const Head*>(step.op.get());
       products.empty() || (head && head->rule.stored_logits)) {

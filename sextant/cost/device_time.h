@@ -1,6 +1,7 @@
 #pragma once
 // What a device takes for the passes of ops.
 #include "sextant/cluster/cluster.h"
+#include "sextant/ops/linear.h"
 #include "sextant/program/program.h"
 
 namespace sextant {
@@ -11,7 +12,7 @@ namespace sextant {
 ///   faster than memory brings and takes the three matrices.
 /// Sources: tile and wave quantisation as in NVIDIA's matrix multiplication guide; the depth term and the ceiling from
 /// measured curves (half of the plateau near 1300^3 on TPU v7x).
-Seconds product_time(const Product& product, DType dtype, const Device& device);
+Seconds product_time(const Product& product, DType dtype, const Device& device, ProductType type = ProductType::kOwn);
 
 /// A pass of an op on one rank: its products, or what it moves through memory, and a launch. Attention runs at the
 /// device's ceiling for fused attention, with masked-out scores not computed (FlashAttention-2: whole blocks are left

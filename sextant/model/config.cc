@@ -80,10 +80,10 @@ std::string ModelConfig::not_trained() const {
   if (mixture.experts > 0) return "mixtures of experts are lowered and counted by this build, not trained yet";
   if (latent.kv_rank > 0) return "latent attention is lowered and counted by this build, not trained yet";
   if (attention_core == AttentionCore::kUnfused || stored_masks || head.stored_logits ||
-      norm_kernel == NormKernel::kSeveral)
-    return "unfused attention and norms, stored masks and logits are priced only; leave attention_core, norms, masks "
-           "and "
-           "logits out";
+      norm_kernel == NormKernel::kSeveral || product_type == ProductType::kFp8)
+    return "unfused attention and norms, stored masks and logits, and fp8 are priced only; leave attention_core, "
+           "norms, "
+           "masks, logits and products out";
   if (attention_dropout > 0)
     return str("attention dropout (", attention_dropout,
                " in its config) is not offered; set model.attention_dropout = 0");

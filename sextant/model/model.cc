@@ -89,7 +89,7 @@ class ModelBuilder {
     const int w = c_.tied_head ? token_table(b)
                                : matrix(b, "head", "w", {{'V', c_.vocabulary}, {'D', c_.width}}, c_.initial_deviation);
     if (purpose_ == ModelPurpose::kGenerate) {
-      int logits = b.apply(std::make_shared<Linear>(), {x, w}, "logits");
+      int logits = b.apply(std::make_shared<Linear>(c_.product_type), {x, w}, "logits");
       if (c_.head.softcap > 0) logits = b.apply(std::make_shared<Softcap>(c_.head.softcap), {logits}, "capped");
       return b.finish(logits);
     }
@@ -148,14 +148,15 @@ class ModelBuilder {
     }
     const int o = core(b, q, k, v);
     const Dims w{{'D', c_.width}, {'H', c_.heads}, {'K', c_.head_width}};
-    return b.apply(std::make_shared<Linear>(), {o, matrix(b, "out", "out.w", w, branch_deviation_)}, "out");
+    return b.apply(std::make_shared<Linear>(c_.product_type), {o, matrix(b, "out", "out.w", w, branch_deviation_)},
+                   "out");
   }
 
   // DeepSeek-V2, section 2.1: keys and values come from a common latent, and queries from one where it is given.
   int latent_attention(LayerBuilder& b, int x) const {
     const LatentConfig& l = c_.latent;
     const auto product = [&](const std::string& what, int in, Dims w, std::size_t out_dims) {
-      return b.apply(std::make_shared<Linear>(),
+      return b.apply(std::make_shared<Linear>(c_.product_type),
                      {in, matrix(b, what, what + ".w", std::move(w), c_.initial_deviation, out_dims)}, what);
     };
     const auto positions = [&] { return b.data("positions", DType::kI32); };
@@ -178,7 +179,8 @@ class ModelBuilder {
         b.apply(std::make_shared<LatentAttention>(),
                 {q_rope, key, k_rope, value, b.data("first", DType::kI32), b.data("last", DType::kI32)}, "attention");
     const Dims w{{'D', c_.width}, {'H', c_.heads}, {'U', l.value_width}};
-    return b.apply(std::make_shared<Linear>(), {o, matrix(b, "out", "out.w", w, branch_deviation_)}, "out");
+    return b.apply(std::make_shared<Linear>(c_.product_type), {o, matrix(b, "out", "out.w", w, branch_deviation_)},
+                   "out");
   }
 
   // Without the bias of its last product, which the residual carries.
@@ -191,7 +193,7 @@ class ModelBuilder {
     else
       f = b.apply(gate(), {linear(b, prefix + "gate", x, width, bias), f}, prefix + "act");
     const int w = matrix(b, prefix + "down", prefix + "down.w", {{'D', c_.width}, {'F', width}}, branch_deviation_);
-    return b.apply(std::make_shared<Linear>(), {f, w}, prefix + "down");
+    return b.apply(std::make_shared<Linear>(c_.product_type), {f, w}, prefix + "down");
   }
 
   OpPtr gate() const {
@@ -303,13 +305,13 @@ class ModelBuilder {
     const Dims out = {{heads, num_heads}, {'K', c_.head_width}};
     std::vector<int> in{x, matrix(b, what, what + ".w", {out[0], out[1], {'D', c_.width}}, c_.initial_deviation, 2)};
     if (c_.qkv_bias) in.push_back(vector(b, what, "bias", what + ".b", out, Initial::Kind::kZeros));
-    return b.apply(std::make_shared<Linear>(), in, what);
+    return b.apply(std::make_shared<Linear>(c_.product_type), in, what);
   }
 
   int linear(LayerBuilder& b, const std::string& what, int x, std::int64_t width, bool bias) const {
     std::vector<int> in{x, matrix(b, what, what + ".w", {{'F', width}, {'D', c_.width}}, c_.initial_deviation)};
     if (bias) in.push_back(vector(b, what, "bias", what + ".b", {{'F', width}}, Initial::Kind::kZeros));
-    return b.apply(std::make_shared<Linear>(), in, what);
+    return b.apply(std::make_shared<Linear>(c_.product_type), in, what);
   }
 
   // `biases`: whose the biases are that it carries; an empty name is none.

@@ -8,6 +8,7 @@
 #include "sextant/ops/attention.h"
 #include "sextant/ops/gelu.h"
 #include "sextant/ops/head.h"
+#include "sextant/ops/linear.h"
 #include "sextant/ops/norm.h"
 #include "sextant/ops/rope.h"
 #include "sextant/ops/router.h"
@@ -65,6 +66,7 @@ struct ModelConfig {
   double dropout = 0;            ///< of the embedding and both residual branches
   double attention_dropout = 0;  ///< of attention weights; training refuses all but 0
   AttentionCore attention_core = AttentionCore::kFlash;
+  ProductType product_type = ProductType::kOwn;  ///< of layers; head and embedding keep theirs
   NormKernel norm_kernel = NormKernel::kOne;
   bool stored_masks = false;  ///< dropout keeps a byte an element
   Value source;               ///< the config.json it was read from, written back beside saved weights

@@ -43,6 +43,7 @@ ModelConfig read_model(const Value& run, const std::string& file, std::string& m
   if (f.has("attention_dropout")) model.attention_dropout = f.number("attention_dropout", 0, 0);
   if (f.one_of_or("attention_core", "flash", {"flash", "unfused"}) == "unfused")
     model.attention_core = AttentionCore::kUnfused;
+  if (f.one_of_or("products", "own", {"own", "fp8"}) == "fp8") model.product_type = ProductType::kFp8;
   model.stored_masks = f.one_of_or("masks", "drawn", {"drawn", "stored"}) == "stored";
   if (f.one_of_or("norms", "fused", {"fused", "unfused"}) == "unfused") model.norm_kernel = NormKernel::kSeveral;
   model.head.stored_logits = f.one_of_or("logits", "chunked", {"chunked", "stored"}) == "stored";

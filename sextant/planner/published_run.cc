@@ -123,7 +123,9 @@ RunRow read_published_run(const Value& value, const std::string& file) {
   for (const char* key : {"dp", "tp", "pp", "cp", "mbs", "gbs"})
     if (row.number("plan", key) < 1) return refuse(str(key, " is not stated"));
   const std::string precision = row.text("plan", "precision");
-  if (!(has(precision, "BF16") || has(precision, "FP16"))) return refuse("precision " + precision + " is not priced");
+  const bool fp8 = has(precision, "FP8");
+  if (!(fp8 || has(precision, "BF16") || has(precision, "FP16")))
+    return refuse("precision " + precision + " is not priced");
   const std::string notes = row.own("notes");
   if (has(run.id, "lora") || has(notes, "LoRA")) return refuse("LoRA trains a part of the model only");
   if (row.at("model", "moe") && std::holds_alternative<Value::Object>(row.at("model", "moe")->data))
@@ -132,7 +134,9 @@ RunRow read_published_run(const Value& value, const std::string& file) {
     if (row.number("model", key) < 1) return refuse(str("the model's ", key, " is not stated"));
   if (const std::string why = cluster_of(row, run.cluster); !why.empty()) return refuse(why);
 
+  if (fp8 && run.cluster.device.fp8 == 0) return refuse(run.cluster.device.name + " has no fp8");
   ModelConfig& m = run.model;
+  if (fp8) m.product_type = ProductType::kFp8;
   const auto size = [&](const char* key) { return static_cast<std::int64_t>(row.number("model", key)); };
   const bool gated = row.flag("model", "gated_mlp");
   m.layers = size("layers"), m.width = size("hidden"), m.heads = size("heads"), m.ffn_width = size("ffn_hidden");
