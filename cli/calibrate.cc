@@ -91,6 +91,7 @@ const Command calibrate = {
     "A run file that names it ([cluster] name = \"machine.toml\") is trained with a prediction beside each measured "
     "step.\n\n"
     "Example:\n  sextant calibrate --ranks 2 --out machine.toml\n",
-    run_calibrate};
+    run_calibrate,
+    true};
 
 }  // namespace sextant::cli

@@ -21,6 +21,7 @@ struct Command {
   std::vector<Option> options;
   std::string details;  ///< examples and notes behind the options
   int (*run)(const class Arguments&) = nullptr;
+  bool is_of_all_ranks = false;  ///< of a job of many processes all run it; any other command needs one of them
 };
 
 /// Parsed arguments of a command.

@@ -28,6 +28,12 @@ std::string overview() {
   return out;
 }
 
+bool is_of_all_ranks(const std::vector<std::string>& words) {
+  for (const Command* c : kCommands)
+    if (!words.empty() && c->name == words[0]) return c->is_of_all_ranks;
+  return false;
+}
+
 int run(const std::vector<std::string>& words) {
   if (words.empty())
     throw InvalidInput("sextant: a command is missing ('sextant --help' lists them)", ExitCode::kUsage);
@@ -105,8 +111,7 @@ int main(int argc, char** argv) {
   std::signal(SIGBUS, on_bus_error);
   const auto job = sextant::mpi_process();
   const std::vector<std::string> words{argv + 1, argv + argc};
-  // A job of many processes runs `train`; any other command needs one of them.
-  if (job && job->rank > 0 && (words.empty() || words[0] != "train")) return 0;
+  if (job && job->rank > 0 && !sextant::cli::is_of_all_ranks(words)) return 0;
   try {
     const int code = sextant::cli::run(words);
     std::cout.flush();

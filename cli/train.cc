@@ -288,6 +288,7 @@ const Command train = {
     "  mpirun -n 4 sextant train examples/kjv/run.toml\n"
     "\nProgress goes to standard error. Exit codes: 0 done, 2 usage, 3 invalid run file, 4 does not fit,\n"
     "5 damaged data, 7 a rank is missing, 8 the loss diverged, 9 storage, 130 interrupted (docs/errors.md).\n",
-    run_train};
+    run_train,
+    true};
 
 }  // namespace sextant::cli

@@ -4,6 +4,7 @@ Usage: plan.py PROGRAM SOURCE
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -120,6 +121,10 @@ fails(3, "expected a JSON array of rows", "validate", "bad.json")
 run("calibrate", "--ranks", "2", "--threads", "1", "--out", "machine.toml")
 with open(os.path.join(folder.name, "machine.toml")) as file:
     assert "[kernels]" in file.read()
+if shutil.which("mpirun"):
+    run("calibrate", "--ranks", "2", "--threads", "1", "--backend", "mpi", "--out", "processes.toml")
+    with open(os.path.join(folder.name, "processes.toml")) as file:
+        assert "all-reduce of 2 ranks" in file.read()
 write("model.json", json.dumps(dict(model_type="llama", hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
                                     intermediate_size=128, vocab_size=257, max_position_embeddings=64)))
 write("text.txt", "In the beginning God created the heaven and the earth. " * 200)
