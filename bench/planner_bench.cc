@@ -23,9 +23,9 @@ void price(benchmark::State& state, const Request& r) {
         for (const int zero : space.zero) {
           if (r.devices % (tp * pp) != 0 || pp * v > r.model.layers) continue;
           Candidate c;
-          c.dp = static_cast<std::int16_t>(r.devices / (tp * pp)), c.tp = static_cast<std::int16_t>(tp),
-          c.pp = static_cast<std::int16_t>(pp), c.virtual_stages = static_cast<std::int16_t>(v),
-          c.zero = static_cast<std::int16_t>(zero), c.schedule = v > 1 ? 1 : 0, c.num_microbatches = 16;
+          c.dp = static_cast<int>(r.devices / (tp * pp)), c.tp = static_cast<int>(tp), c.pp = static_cast<int>(pp),
+          c.virtual_stages = static_cast<int>(v), c.zero = static_cast<int>(zero), c.schedule = v > 1 ? 1 : 0,
+          c.num_microbatches = 16;
           candidates.push_back(c);
         }
   std::int64_t priced = 0;

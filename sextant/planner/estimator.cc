@@ -29,8 +29,18 @@ struct Estimator::Tables {
   std::vector<int> class_of;  // of units: embedding, layers, head
   std::vector<SplitCost> splits;
   std::size_t num_sizes = 0;
+  /// Bytes of an element.
+  const double parameter, gradient, state, optimizer_bytes;
 
-  Tables(const Request& r, const Space& s) : request(r), space(s), network(r.cluster) {
+  Tables(const Request& r, const Space& s)
+      : request(r),
+        space(s),
+        network(r.cluster),
+        parameter(static_cast<double>(size_of(r.workload.dtype))),
+        gradient(static_cast<double>(size_of(statistic_of(r.workload.dtype)))),
+        state(static_cast<double>(adamw_state(r.workload.dtype).value)),
+        // As optimizer_time moves them.
+        optimizer_bytes(7 * gradient + (parameter < gradient ? parameter : 0)) {
     const Model any = build_model(r.model, {1, r.workload.sequence, r.workload.dtype});
     std::vector<const Layer*> distinct;
     for (const Layer& layer : any.layers) {
@@ -53,6 +63,16 @@ struct Estimator::Tables {
             if (s.tp[t] * s.cp[c] <= r.devices)
               fill(splits[index(t, c, b, k)], model, representative, s.tp[t], s.cp[c], s.recomputes[k]);
     }
+  }
+
+  const SplitCost* find(const Candidate& c) const {
+    const auto place = [](const auto& list, auto value) {
+      return static_cast<std::size_t>(std::find(list.begin(), list.end(), value) - list.begin());
+    };
+    const std::size_t t = place(space.tp, c.tp), p = place(space.cp, c.cp),
+                      b = place(space.microbatch_sizes, std::int64_t{c.microbatch_size});
+    if (t == space.tp.size() || p == space.cp.size() || b == num_sizes) return nullptr;
+    return &splits[index(t, p, b, static_cast<std::size_t>(c.recompute))];
   }
 
   std::size_t index(std::size_t t, std::size_t c, std::size_t b, std::size_t k) const {
@@ -78,7 +98,7 @@ struct Estimator::Tables {
   void fill(SplitCost& out, const Model& model, const std::vector<std::size_t>& representative, int tp, int cp,
             const Recompute& recompute) {
     Candidate c;
-    c.tp = static_cast<std::int16_t>(tp), c.cp = static_cast<std::int16_t>(cp);
+    c.tp = static_cast<int>(tp), c.cp = static_cast<int>(cp);
     const Plan plan = plan_of(c, space);
     if (request.workload.sequence % (std::int64_t{tp} * cp) != 0) return;
     for (const std::size_t unit_index : representative) {
@@ -86,8 +106,7 @@ struct Estimator::Tables {
       LayerSplit split = split_of(plan);
       if (layer.index >= 0) split.recompute = recompute;
       const Unit unit = lower(layer, split);
-      const UnitPrice price = price_unit(
-          unit, split.mesh, request.workload.dtype == DType::kBf16 ? DType::kF32 : request.workload.dtype, network);
+      const UnitPrice price = price_unit(unit, split.mesh, statistic_of(request.workload.dtype), network);
       UnitCost cost{price[0].total().value, price[1].total().value, price[2].total().value};
       for (std::size_t slot = 0; slot < unit.slots.size(); ++slot)
         if (unit.slots[slot].life == Life::kKept || static_cast<int>(slot) == unit.input)
@@ -107,113 +126,130 @@ struct Estimator::Tables {
 Estimator::Estimator(const Request& request, const Space& space) : tables_(std::make_unique<Tables>(request, space)) {}
 Estimator::~Estimator() = default;
 
+namespace {
+
+// A run of units, or all that a coordinate holds: sums over its units.
+struct Chunk {
+  double f = 0, b = 0, i = 0, kept = 0, elements = 0;
+  double largest = 0;   // elements of its largest unit
+  double gathered = 0;  // elements that a pass gathers at least (ZeRO 3)
+
+  void add(const UnitCost& unit) {
+    f += unit.f, b += unit.i + unit.w, i += unit.i, kept += unit.kept, elements += unit.elements;
+    largest = std::max(largest, unit.elements);
+  }
+  void add(const Chunk& chunk) {
+    // A pass finds at most so many of its units gathered already: Plan::live_units.
+    constexpr double kLiveUnits = 2;
+    f += chunk.f, b += chunk.b, i += chunk.i, kept += chunk.kept, elements += chunk.elements;
+    largest = std::max(largest, chunk.largest);
+    gathered += std::max(0.0, chunk.elements - kLiveUnits * chunk.largest);
+  }
+};
+
+constexpr int kMostChunks = 512;
+using Chunks = std::array<Chunk, kMostChunks>;
+
+// As balanced_stages deals them out: the first and the last stage get one more, then inwards.
+void fill(Chunks& chunks, int num_chunks, const std::vector<int>& class_of, const SplitCost& split) {
+  const int units = static_cast<int>(class_of.size()), least = units / num_chunks, more = units % num_chunks;
+  int unit = 0;
+  for (int s = 0; s < num_chunks; ++s) {
+    const int turn = std::min(2 * s, 2 * (num_chunks - 1 - s) + 1);
+    Chunk& chunk = chunks[static_cast<std::size_t>(s)] = {};
+    for (const int end = unit + least + (turn < more ? 1 : 0); unit < end; ++unit)
+      chunk.add(split.classes[static_cast<std::size_t>(class_of[static_cast<std::size_t>(unit)])]);
+  }
+}
+
+// Chunks of microbatches that a coordinate holds at once, at least.
+double live_chunks(const Candidate& c, int coordinate, bool is_v_shaped) {
+  if (c.virtual_stages == 1) return std::min(c.num_microbatches, c.pp - coordinate);
+  if (is_v_shaped) return std::min(2 * c.num_microbatches, c.pp);
+  return std::min(c.num_microbatches * c.virtual_stages,
+                  (c.virtual_stages - 1) * std::min(c.pp, c.num_microbatches) + 2 * (c.pp - 1 - coordinate) + 1);
+}
+
+}  // namespace
+
+// Collectives of a candidate's zero group. Most coordinates hold as much as the one before: the same again.
+class Estimator::Collectives {
+ public:
+  Collectives(const Tables& tables, const Candidate& c) : tables_(tables), c_(c), group_{c.tp, c.dp * c.cp} {}
+
+  struct Times {
+    double gather = 0;  // of all parameters once
+    double stream = 0;  // all that the stream of collectives has to hold in a step
+  };
+  const Times& of(const Chunk& held) {
+    if (group_.size == 1 || held.elements == elements_) return times_;
+    elements_ = held.elements;
+    const double passes = static_cast<double>(c_.num_microbatches) * c_.virtual_stages;
+    times_.gather = time(CollectiveKind::kAllGather, elements_, tables_.parameter);
+    // With ZeRO 2 a reduction for each microbatch, with ZeRO 3 gathers for each pass through a chunk too.
+    times_.stream = c_.zero >= 2 ? passes * reduce(elements_ / c_.virtual_stages) : reduce(elements_);
+    if (c_.zero == 3)
+      times_.stream +=
+          times_.gather + std::max(0.0, 2 * passes - 2) *
+                              time(CollectiveKind::kAllGather, held.gathered / c_.virtual_stages, tables_.parameter);
+    return times_;
+  }
+
+ private:
+  double time(CollectiveKind kind, double elements, double element) const {
+    return tables_.network.collective(kind, {static_cast<std::int64_t>(elements * element)}, group_).time.value;
+  }
+  double reduce(double elements) const {
+    return time(c_.zero == 0 ? CollectiveKind::kAllReduce : CollectiveKind::kReduceScatter, elements, tables_.gradient);
+  }
+  const Tables& tables_;
+  const Candidate& c_;
+  const RankGroup group_;
+  double elements_ = -1;
+  Times times_;
+};
+
 bool Estimator::price(Candidate& c) const {
   const Tables& t = *tables_;
-  const auto place = [](const auto& list, auto value) {
-    return static_cast<std::size_t>(std::find(list.begin(), list.end(), value) - list.begin());
-  };
-  const SplitCost& split = t.splits[t.index(place(t.space.tp, int{c.tp}), place(t.space.cp, int{c.cp}),
-                                            place(t.space.microbatch_sizes, std::int64_t{c.microbatch_size}),
-                                            static_cast<std::size_t>(c.recompute))];
-  if (split.classes.empty()) return false;
-  const int P = c.pp, V = c.virtual_stages, units = static_cast<int>(t.class_of.size()), chunks = P * V;
-  if (chunks > units) return false;
-  const int M = c.num_microbatches;
-  const bool is_v_shaped = t.space.schedules[static_cast<std::size_t>(c.schedule)] == "zb-v";
-  const bool splits_b = t.space.schedules[static_cast<std::size_t>(c.schedule)].substr(0, 2) == "zb";
-  const double zero = c.dp * c.cp;
-
-  // Chunks of balanced_stages, as sums over classes: `f`, `b` of a chunk, and what its rank holds.
-  struct Chunk {
-    double f = 0, b = 0, i = 0, kept = 0, elements = 0, largest = 0, gathered = 0;
-  };
-  constexpr int kMostChunks = 512;
-  constexpr double kLiveUnits = 2;  // Plan::live_units
-  if (chunks > kMostChunks) return false;
-  static thread_local std::array<Chunk, kMostChunks> all;
-  const int base = units / chunks, more = units % chunks;
-  int unit = 0;
-  for (int s = 0; s < chunks; ++s) {
-    // The first and the last stages get one more, from the ends inwards: as balanced_stages.
-    const int from_end = std::min(2 * s, 2 * (chunks - 1 - s) + 1);
-    const int size = base + (from_end < more ? 1 : 0);
-    Chunk& chunk = all[static_cast<std::size_t>(s)] = {};
-    for (int u = 0; u < size; ++u, ++unit) {
-      const UnitCost& cost = split.classes[static_cast<std::size_t>(t.class_of[static_cast<std::size_t>(unit)])];
-      chunk.f += cost.f, chunk.b += cost.i + cost.w, chunk.i += cost.i;
-      chunk.kept += cost.kept, chunk.elements += cost.elements, chunk.largest = std::max(chunk.largest, cost.elements);
-    }
-  }
+  const SplitCost* split = t.find(c);
+  const int num_chunks = c.pp * c.virtual_stages, units = static_cast<int>(t.class_of.size());
+  if (!split || split->classes.empty() || num_chunks > std::min(units, kMostChunks)) return false;
+  const std::string& kind = t.space.schedules[static_cast<std::size_t>(c.schedule)];
+  const bool is_v_shaped = kind == "zb-v", splits_b = kind.substr(0, 2) == "zb";
   const Device& device = t.request.cluster.device;
-  const double parameter = static_cast<double>(size_of(t.request.workload.dtype));
-  const double gradient = t.request.workload.dtype == DType::kBf16 ? 4 : parameter;
-  const double state = static_cast<double>(adamw_state(t.request.workload.dtype).value);
-  const auto gather_time = [&](double elements) {
-    return t.network
-        .collective(CollectiveKind::kAllGather, {static_cast<std::int64_t>(elements * parameter)}, {c.tp, c.dp * c.cp})
-        .time.value;
-  };
-  const auto reduce_time = [&](double elements) {
-    return t.network
-        .collective(c.zero == 0 ? CollectiveKind::kAllReduce : CollectiveKind::kReduceScatter,
-                    {static_cast<std::int64_t>(elements * gradient)}, {c.tp, c.dp * c.cp})
-        .time.value;
-  };
-  double time = 0, memory = 0, filled = 0, drained = 0;
-  // Most ranks hold as much as the one before: the same collectives again.
-  double priced = -1, gather = 0, reduce = 0, stream = 0;
-  for (int r = 0; r < P; ++r) {
-    Chunk held;
-    for (int v = 0; v < V; ++v) {
-      const int chunk = is_v_shaped && v % 2 == 1 ? (v + 1) * P - 1 - r : v * P + r;
-      const Chunk& one = all[static_cast<std::size_t>(chunk)];
-      held.f += one.f, held.b += one.b, held.i += one.i, held.kept += one.kept, held.elements += one.elements;
-      held.largest = std::max(held.largest, one.largest);
-      // ZeRO 3: a pass through a chunk finds at most so many of its units gathered already.
-      held.gathered += std::max(0.0, one.elements - kLiveUnits * one.largest);
-    }
-    // A rank starts when its first chunk's input has come through those before, and behind its last backward pass the
-    // gradient runs back through them.
-    // Weight gradients of their own may wait behind that.
-    const double work = std::max(M * (held.f + held.b), M * (held.f + (splits_b ? held.i : held.b)) + drained);
-    double tail =
-        device.launch.value + held.elements / (c.zero >= 1 ? zero : 1) *
-                                  (6 * (parameter == 2 ? 4 : parameter) + gradient + (parameter == 2 ? 2 : 0)) /
-                                  (device.bandwidth * device.memory_share);
-    if (zero > 1 && held.elements != priced) {
-      priced = held.elements, gather = gather_time(priced), reduce = reduce_time(priced);
-      // The stream of collectives has to hold all of them: with ZeRO 2 a reduction for each microbatch, with ZeRO 3
-      // gathers for each pass through a chunk too.
-      stream = c.zero >= 2 ? M * V * reduce_time(priced / V) : reduce;
-      if (c.zero == 3) stream += gather + std::max(0, 2 * M * V - 2) * gather_time(held.gathered / V);
-    }
-    if (c.zero == 1 || c.zero == 2) tail += gather;
-    const double rank_time = std::max(filled + work, stream) + tail;
-    time = std::max(time, rank_time);
-    const Chunk& first = all[static_cast<std::size_t>(r)];
-    filled += first.f + split.message;
-    drained += (splits_b ? first.i : first.b) + split.message;
+  const double shards = c.dp * c.cp, M = c.num_microbatches;
 
-    double live = 1;
-    if (V == 1)
-      live = std::min(M, P - r);
-    else if (is_v_shaped)
-      live = std::min(2 * M, P);
-    else
-      live = std::min(M * V, (V - 1) * std::min(P, M) + 2 * (P - 1 - r) + 1);
-    double bytes = held.kept / V * std::max(1.0, live - 1);  // of the last one a part is free again at the peak
-    const double whole = c.zero == 3 ? held.elements / zero + held.largest : held.elements;
-    bytes += whole * parameter + held.elements / (c.zero >= 1 ? zero : 1) * state;
-    bytes += (c.zero >= 2 ? held.elements / zero + (c.zero == 3 ? held.largest : 0) : held.elements) * gradient;
-    memory = std::max(memory, bytes);
-  }
+  static thread_local Chunks chunks;
+  fill(chunks, num_chunks, t.class_of, *split);
+  const auto backward = [&](const Chunk& chunk) { return splits_b ? chunk.i : chunk.b; };
+  Collectives collectives(t, c);
   // One microbatch runs through all chunks and back, whatever the others do.
-  double chain = 2 * (chunks - 1) * split.message;
-  for (int s = 0; s < chunks; ++s) {
-    const Chunk& chunk = all[static_cast<std::size_t>(s)];
-    chain += chunk.f + (splits_b ? chunk.i : chunk.b);
+  double time = 2 * (num_chunks - 1) * split->message, memory = 0, filled = 0, drained = 0;
+  for (int s = 0; s < num_chunks; ++s)
+    time += chunks[static_cast<std::size_t>(s)].f + backward(chunks[static_cast<std::size_t>(s)]);
+  for (int r = 0; r < c.pp; ++r) {
+    Chunk held;
+    for (int v = 0; v < c.virtual_stages; ++v)
+      held.add(chunks[static_cast<std::size_t>(is_v_shaped && v % 2 == 1 ? (v + 1) * c.pp - 1 - r : v * c.pp + r)]);
+    // A coordinate starts when its first chunk's input has come through those before, and behind its last input
+    // gradient that runs back through them; weight gradients of their own may wait behind it.
+    const double work = std::max(M * (held.f + held.b), M * (held.f + backward(held)) + drained);
+    const double states = held.elements / (c.zero >= 1 ? shards : 1);
+    double tail = device.launch.value + states * t.optimizer_bytes / (device.bandwidth * device.memory_share);
+    const Collectives::Times& moved = collectives.of(held);
+    if (c.zero == 1 || c.zero == 2) tail += moved.gather;
+    time = std::max(time, std::max(filled + work, moved.stream) + tail);
+    const Chunk& first = chunks[static_cast<std::size_t>(r)];
+    filled += first.f + split->message, drained += backward(first) + split->message;
+
+    // Of the last chunk a part is free again at the peak.
+    const double live = std::max(1.0, live_chunks(c, r, is_v_shaped) - 1);
+    const double parameters = c.zero == 3 ? held.elements / shards + held.largest : held.elements;
+    const double gradients = c.zero < 2 ? held.elements : held.elements / shards + (c.zero == 3 ? held.largest : 0);
+    memory = std::max(memory, held.kept / c.virtual_stages * live + parameters * t.parameter + gradients * t.gradient +
+                                  states * t.state);
   }
-  c.bound = static_cast<float>(std::max(time, chain));
+  c.bound = static_cast<float>(time);
   c.memory = static_cast<float>(memory + static_cast<double>(device.reserve.value));
   return true;
 }

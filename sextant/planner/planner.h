@@ -26,14 +26,14 @@ struct Space {
   /// Gradients that are summed over the zero axes leave in buckets of this size.
   Bytes bucket{256'000'000};
 };
-/// All degrees that divide the devices and that the model takes; schedules 1f1b, interleaved, zb-h1, zb-v; no
-/// recomputation, that of norms and activations, and full; ZeRO 0 to 3.
+/// All degrees that divide the devices and that the model takes, cp as long as 1,024 tokens a rank are left; schedules
+/// 1f1b, interleaved, zb-h1, zb-v; no recomputation, that of norms and activations, and full; ZeRO 0 to 3.
 Space space_of(const Request& request);
 
 /// A plan by its numbers: what the closed form prices.
 struct Candidate {
-  std::int16_t dp = 1, tp = 1, cp = 1, pp = 1, virtual_stages = 1, zero = 0;
-  std::int16_t schedule = 0, recompute = 0;  ///< in Space
+  std::int32_t dp = 1, tp = 1, cp = 1, pp = 1, virtual_stages = 1, zero = 0;
+  std::int32_t schedule = 0, recompute = 0;  ///< in Space
   std::int32_t microbatch_size = 1, num_microbatches = 1;
   float bound = 0;   ///< seconds: no schedule of this plan ends sooner
   float memory = 0;  ///< bytes: at least so many on the coordinate that needs most
@@ -47,10 +47,10 @@ struct Ranked {
   bool fits = true;
 };
 
-/// Why plans are not there.
+/// What became of the combinations of the space: considered = indivisible + memory + bounded + simulated.
 struct Counts {
-  std::int64_t considered = 0;   ///< combinations of the space
-  std::int64_t indivisible = 0;  ///< of those, what devices, batch, layers or the schedule do not divide into
+  std::int64_t considered = 0;
+  std::int64_t indivisible = 0;  ///< devices, batch, layers or the schedule do not divide
   std::int64_t memory = 0;       ///< do not fit by the closed form
   std::int64_t bounded = 0;      ///< cannot be faster than the best
   std::int64_t simulated = 0;
@@ -79,6 +79,7 @@ class Estimator {
 
  private:
   struct Tables;
+  class Collectives;
   std::unique_ptr<Tables> tables_;
 };
 

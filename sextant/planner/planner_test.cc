@@ -36,10 +36,10 @@ std::vector<Candidate> candidates_of(const Request& r, const Space& s) {
                   if (r.workload.global_batch % (dp * size) != 0) continue;
                   if ((pp == 1 && (kind > 0 || v > 1)) || (dp * cp == 1 && zero > 0)) continue;
                   Candidate c;
-                  c.dp = static_cast<std::int16_t>(dp), c.tp = static_cast<std::int16_t>(tp),
-                  c.cp = static_cast<std::int16_t>(cp), c.pp = static_cast<std::int16_t>(pp);
-                  c.virtual_stages = static_cast<std::int16_t>(v), c.zero = static_cast<std::int16_t>(zero);
-                  c.schedule = static_cast<std::int16_t>(kind), c.recompute = static_cast<std::int16_t>(k);
+                  c.dp = static_cast<int>(dp), c.tp = static_cast<int>(tp), c.cp = static_cast<int>(cp),
+                  c.pp = static_cast<int>(pp);
+                  c.virtual_stages = static_cast<int>(v), c.zero = static_cast<int>(zero);
+                  c.schedule = static_cast<int>(kind), c.recompute = static_cast<int>(k);
                   c.microbatch_size = static_cast<std::int32_t>(size);
                   c.num_microbatches = static_cast<std::int32_t>(r.workload.global_batch / (dp * size));
                   const bool fixed = s.schedules[kind] == "1f1b" || s.schedules[kind] == "zb-h1";
@@ -94,6 +94,17 @@ TEST(Search, FindsWhatTryingAllFinds) {
   EXPECT_EQ(answer.plans[0].forecast.step().value, best);
   EXPECT_GE(answer.bound.value, answer.plans[0].bound.value);
   EXPECT_LT(answer.counts.simulated, 40);
+  const Counts& c = answer.counts;
+  EXPECT_EQ(c.considered, c.indivisible + c.memory + c.bounded + c.simulated);
+}
+
+TEST(Search, DegreesMayBeLarge) {  // more devices than 16 bits count
+  const Request r{dense(2), {2048, 65536, DType::kBf16}, find_cluster("h100-dgx"), 65536};
+  Space s = space_of(r);
+  s.tp = s.cp = s.pp = {1}, s.microbatch_sizes = {1};
+  const Answer answer = search(r, s, {.ranked = 0});
+  ASSERT_FALSE(answer.plans.empty());
+  EXPECT_EQ(answer.plans[0].plan.dp_shard, 65536);
 }
 
 TEST(Search, NothingFitsSaysWhatLacksLeast) {
@@ -151,7 +162,7 @@ TEST(PublishedRun, RowsAreReadOrSayWhyNot) {
             std::string::npos);
   EXPECT_NE(reason(R"("plan": {"dp": 4, "tp": 2, "pp": 1, "cp": 1, "mbs": 1, "gbs": 8, "precision": "FP8"},
     "measured": {"iter_time_s": 1}})")
-                .find("FP8"),
+                .find("has no fp8"),
             std::string::npos);
 }
 

@@ -111,32 +111,10 @@ int zero_of(const std::string& sharding) {
 
 }  // namespace
 
-RunRow read_published_run(const Value& value, const std::string& file) {
-  const Entry row(value, file);
-  NotPriced no{row.own("id"), row.own("source"), ""};
-  const auto refuse = [&](const std::string& why) {
-    no.reason = why;
-    return RunRow(no);
-  };
-  PublishedRun run;
-  run.id = no.id, run.source = no.source;
-  for (const char* key : {"dp", "tp", "pp", "cp", "mbs", "gbs"})
-    if (row.number("plan", key) < 1) return refuse(str(key, " is not stated"));
-  const std::string precision = row.text("plan", "precision");
-  const bool fp8 = has(precision, "FP8");
-  if (!(fp8 || has(precision, "BF16") || has(precision, "FP16")))
-    return refuse("precision " + precision + " is not priced");
-  const std::string notes = row.own("notes");
-  if (has(run.id, "lora") || has(notes, "LoRA")) return refuse("LoRA trains a part of the model only");
-  if (row.at("model", "moe") && std::holds_alternative<Value::Object>(row.at("model", "moe")->data))
-    return refuse("mixtures of experts are not priced yet");
-  for (const char* key : {"layers", "hidden", "heads", "ffn_hidden", "seq_len"})
-    if (row.number("model", key) < 1) return refuse(str("the model's ", key, " is not stated"));
-  if (const std::string why = cluster_of(row, run.cluster); !why.empty()) return refuse(why);
+namespace {
 
-  if (fp8 && run.cluster.device.fp8 == 0) return refuse(run.cluster.device.name + " has no fp8");
-  ModelConfig& m = run.model;
-  if (fp8) m.product_type = ProductType::kFp8;
+ModelConfig model_of(const Entry& row, const std::string& id, const std::string& notes) {
+  ModelConfig m;
   const auto size = [&](const char* key) { return static_cast<std::int64_t>(row.number("model", key)); };
   const bool gated = row.flag("model", "gated_mlp");
   m.layers = size("layers"), m.width = size("hidden"), m.heads = size("heads"), m.ffn_width = size("ffn_hidden");
@@ -151,69 +129,112 @@ RunRow read_published_run(const Value& value, const std::string& file) {
     m.positions = Positions::kLearned, m.norm = NormKind::kLayer;
     m.qkv_bias = m.attention_out_bias = m.ffn_bias = m.tied_head = true;
   }
-  if (is_unfused(run.id, notes)) {
+  if (has(row.text("plan", "precision"), "FP8")) m.product_type = ProductType::kFp8;
+  if (is_unfused(id, notes)) {
     m.attention_core = AttentionCore::kUnfused, m.stored_masks = true;
-    if (!gated && !has(run.id, "bigscience")) m.dropout = m.attention_dropout = 0.1;
+    if (!gated && !has(id, "bigscience")) m.dropout = m.attention_dropout = 0.1;
   }
   // PyTorch has no kernel for RMS norms of its own; these sheets say which runs had one.
-  if (gated && run.id.rfind("colm", 0) == 0 && !has(notes, "RMS kernel")) m.norm_kernel = NormKernel::kSeveral;
+  if (gated && id.rfind("colm", 0) == 0 && !has(notes, "RMS kernel")) m.norm_kernel = NormKernel::kSeveral;
   m.head.stored_logits = true;  // all of these frameworks keep them
+  return m;
+}
 
-  Plan& p = run.plan;
+Plan plan_of_row(const Entry& row, const std::string& id, const ModelConfig& m) {
+  Plan p;
   const auto degree = [&](const char* key) { return static_cast<int>(row.number("plan", key)); };
   p.dp_shard = degree("dp"), p.tp = degree("tp"), p.pp = degree("pp"), p.cp = degree("cp");
   if (p.cp > 1) p.cp_slices = Slices::kZigzag;
   p.sequence_parallel = row.flag("plan", "sp") && p.tp > 1;
   p.zero = p.dp_shard * p.cp > 1 ? zero_of(row.text("plan", "sharding")) : 0;
   p.reduce = p.zero >= 2 ? GradientReduce::kMicrobatch : GradientReduce::kStep;
-  p.bucket = p.zero == 3 || reduces_at_the_end(run.id) ? Bytes{0} : Bytes{100'000'000};
-  p.virtual_stages = std::max(0, degree("vpp")) > 1 ? degree("vpp") : 0;
+  p.bucket = p.zero == 3 || reduces_at_the_end(id) ? Bytes{0} : Bytes{100'000'000};
+  p.virtual_stages = degree("vpp") > 1 ? degree("vpp") : 0;
   p.schedule = p.virtual_stages > 1 ? "interleaved" : "1f1b";
   const std::string schedule = row.text("plan", "schedule");
   if (has(schedule, "ZB-H1")) p.schedule = "zb-h1";
   if (has(schedule, "ZB-H2")) p.schedule = "zb-h2";
   if (has(schedule, "zbv")) p.schedule = "zb-v";
-  if (has(schedule, "v-half") || has(schedule, "v-min")) return refuse("schedule " + schedule + " is not offered");
   const std::string recompute = row.text("plan", "recompute");
   if (recompute == "full")
     p.recompute.full = true;
   else if (has(recompute, "selective"))
     p.recompute.ops = {m.attention_core == AttentionCore::kUnfused ? "attention" : "norm"};
   p.microbatch_size = static_cast<std::int64_t>(row.number("plan", "mbs"));
-  run.workload = {size("seq_len"), static_cast<std::int64_t>(row.number("plan", "gbs")), DType::kBf16};
-  const std::int64_t per_step = p.microbatch_size * p.data_ranks();
-  if (run.workload.global_batch % per_step != 0) {
-    // Some trainers let the batch be no multiple: the nearest number of microbatches.
-    run.workload.global_batch =
-        std::max<std::int64_t>(1, (run.workload.global_batch + per_step / 2) / per_step) * per_step;
-  }
-  p.num_microbatches = run.workload.global_batch / per_step;
-  if (row.number("hardware", "gpus") > 0 && p.num_ranks() != static_cast<int>(row.number("hardware", "gpus")))
-    return refuse(
-        str("the degrees make ", p.num_ranks(), " ranks, the row says ", row.number("hardware", "gpus"), " devices"));
   // Layers are dealt out evenly; embedding and head come on top of the first and the last stage.
   const int stages = p.pp * std::max(1, p.virtual_stages);
   if (p.pp > 1 && m.layers % stages == 0 && p.schedule != "zb-v") {
     p.stages.assign(static_cast<std::size_t>(stages), static_cast<int>(m.layers / stages));
     ++p.stages.front(), ++p.stages.back();
   }
-  if (run.plan.num_ranks() > run.cluster.most_devices()) return refuse("more devices than the cluster file has");
-  if (const auto broken = violations(p, m, run.workload); !broken.empty())
-    return refuse("not a plan of ours: " + broken[0]);
+  return p;
+}
 
-  const double tokens = static_cast<double>(run.workload.global_batch) * static_cast<double>(run.workload.sequence);
-  if (row.number("measured", "iter_time_s") > 0)
-    run.measured_s = row.number("measured", "iter_time_s");
-  else if (row.number("measured", "tokens_per_s_per_gpu") > 0)
-    run.measured_s = tokens / (row.number("measured", "tokens_per_s_per_gpu") * p.num_ranks());
-  else if (row.number("measured", "tflops_per_gpu") > 0 && run.id.rfind("sc21-table1", 0) == 0)
-    run.measured_s = sc21_flops(m, run.workload) / (row.number("measured", "tflops_per_gpu") * 1e12 * p.num_ranks());
+// Why a row cannot be priced, by what it does not say or by what is not offered; "" if it can.
+std::string why_not(const Entry& row, const std::string& id, const std::string& notes) {
+  for (const char* key : {"dp", "tp", "pp", "cp", "mbs", "gbs"})
+    if (row.number("plan", key) < 1) return str(key, " is not stated");
+  const std::string precision = row.text("plan", "precision"), schedule = row.text("plan", "schedule");
+  if (!(has(precision, "FP8") || has(precision, "BF16") || has(precision, "FP16")))
+    return "precision " + precision + " is not priced";
+  if (has(id, "lora") || has(notes, "LoRA")) return "LoRA trains a part of the model only";
+  if (const Value* moe = row.at("model", "moe"); moe && std::holds_alternative<Value::Object>(moe->data))
+    return "mixtures of experts are not priced yet";
+  for (const char* key : {"layers", "hidden", "heads", "ffn_hidden", "seq_len"})
+    if (row.number("model", key) < 1) return str("the model's ", key, " is not stated");
+  if (has(schedule, "v-half") || has(schedule, "v-min")) return "schedule " + schedule + " is not offered";
+  return "";
+}
+
+// What was measured; of SC21's table only FLOP/s are.
+void read_measured(const Entry& row, PublishedRun& run) {
+  const Workload& w = run.workload;
+  const double ranks = run.plan.num_ranks(),
+               tokens = static_cast<double>(w.global_batch) * static_cast<double>(w.sequence);
+  const auto measured = [&](const char* key) { return row.number("measured", key); };
+  if (measured("iter_time_s") > 0)
+    run.measured_s = measured("iter_time_s");
+  else if (measured("tokens_per_s_per_gpu") > 0)
+    run.measured_s = tokens / (measured("tokens_per_s_per_gpu") * ranks);
+  else if (measured("tflops_per_gpu") > 0 && run.id.rfind("sc21-table1", 0) == 0)
+    run.measured_s = sc21_flops(run.model, w) / (measured("tflops_per_gpu") * 1e12 * ranks);
   run.out_of_memory = row.flag("measured", "oom");
   run.is_memory_trial = run.out_of_memory || (run.id.rfind("colm", 0) == 0 && run.measured_s > 0);
-  if (row.number("measured", "peak_alloc_gib_max") > 0)
-    run.measured_bytes = row.number("measured", "peak_alloc_gib_max") * (1 << 30);
-  else if (row.number("measured", "memory_gb") > 0)
-    run.measured_bytes = row.number("measured", "memory_gb") * 1e9;
+  if (measured("peak_alloc_gib_max") > 0)
+    run.measured_bytes = measured("peak_alloc_gib_max") * (1 << 30);
+  else if (measured("memory_gb") > 0)
+    run.measured_bytes = measured("memory_gb") * 1e9;
+}
+
+}  // namespace
+
+RunRow read_published_run(const Value& value, const std::string& file) {
+  const Entry row(value, file);
+  PublishedRun run;
+  run.id = row.own("id"), run.source = row.own("source");
+  const auto refuse = [&](const std::string& why) { return RunRow(NotPriced{run.id, run.source, why}); };
+  const std::string notes = row.own("notes");
+  if (const std::string why = why_not(row, run.id, notes); !why.empty()) return refuse(why);
+  if (const std::string why = cluster_of(row, run.cluster); !why.empty()) return refuse(why);
+  run.model = model_of(row, run.id, notes);
+  if (run.model.product_type == ProductType::kFp8 && run.cluster.device.fp8 == 0)
+    return refuse(run.cluster.device.name + " has no fp8");
+  Plan& p = run.plan;
+  p = plan_of_row(row, run.id, run.model);
+  // Some trainers let the batch be no multiple of what a microbatch of all ranks takes: the nearest number of them.
+  const std::int64_t of_all = p.microbatch_size * p.data_ranks(),
+                     batch = static_cast<std::int64_t>(row.number("plan", "gbs"));
+  p.num_microbatches = std::max<std::int64_t>(1, (batch + of_all / 2) / of_all);
+  run.workload.sequence = run.model.max_positions;
+  run.workload.global_batch = p.num_microbatches * of_all;
+  run.workload.dtype = DType::kBf16;
+  const double devices = row.number("hardware", "gpus");
+  if (devices > 0 && p.num_ranks() != static_cast<int>(devices))
+    return refuse(str("the degrees make ", p.num_ranks(), " ranks, the row says ", devices, " devices"));
+  if (p.num_ranks() > run.cluster.most_devices()) return refuse("more devices than the cluster file has");
+  if (const auto broken = violations(p, run.model, run.workload); !broken.empty())
+    return refuse("not a plan of ours: " + broken[0]);
+  read_measured(row, run);
   if (run.measured_s == 0 && run.measured_bytes == 0 && !run.out_of_memory)
     return refuse("neither a time, nor a memory, nor an out-of-memory trial");
   return run;

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "sextant/base/errors.h"
 #include "sextant/plan/pipeline_parallel.h"
@@ -8,6 +7,8 @@
 
 namespace sextant {
 namespace {
+
+constexpr std::int64_t kMostMicrobatches = 1 << 14;
 
 std::vector<int> divisors(int n, std::int64_t most) {
   std::vector<int> out;
@@ -61,59 +62,66 @@ Plan plan_of(const Candidate& c, const Space& space) {
 
 namespace {
 
-// Calls `body(candidate)` for every combination whose numbers divide.
-void for_each(const Request& r, const Space& s, Counts& counts, const auto& body) {
+// Calls `body` with a candidate for every way to lay out the ranks and to cut the batch.
+void for_each_layout(const Request& r, const Space& s, Counts& counts, const auto& body) {
+  const std::int64_t batch = r.workload.global_batch;
   for (const int tp : s.tp)
-    for (const int cp : s.cp) {
-      const std::int64_t inner = std::int64_t{tp} * cp;
-      for (const int pp : s.pp) {
-        const std::int64_t others = inner * pp;
+    for (const int cp : s.cp)
+      for (const int pp : s.pp)
         for (const std::int64_t size : s.microbatch_sizes) {
+          const std::int64_t inner = std::int64_t{tp} * cp, others = inner * pp, dp = r.devices / others;
+          if (dp == 0 || r.devices % others != 0 || r.workload.sequence % inner != 0 || batch % (dp * size) != 0 ||
+              batch / (dp * size) > kMostMicrobatches) {
+            ++counts.considered, ++counts.indivisible;
+            continue;
+          }
+          body(Candidate{.dp = static_cast<int>(dp),
+                         .tp = tp,
+                         .cp = cp,
+                         .pp = pp,
+                         .microbatch_size = static_cast<int>(size),
+                         .num_microbatches = static_cast<int>(batch / (dp * size))});
+        }
+}
+
+// The schedules and numbers of chunks that a layout takes.
+void for_each_schedule(const Request& r, const Space& s, Candidate c, Counts& counts, const auto& body) {
+  for (std::size_t kind = 0; kind < s.schedules.size(); ++kind) {
+    const ScheduleKind& schedule = find_schedule(s.schedules[kind]);
+    if (c.pp == 1 && kind > 0) return;  // one coordinate has no order to choose
+    // A schedule that takes several numbers of chunks is another one with the least.
+    const int least = schedule.least_virtual + (schedule.most_virtual > schedule.least_virtual ? 1 : 0);
+    for (const int v : s.virtual_stages) {
+      const bool is_taken =
+          c.pp == 1 ? v == 1 : v >= std::max(least, schedule.least_virtual) && v <= schedule.most_virtual;
+      if (!is_taken) continue;
+      // A short last group may wait for itself (docs/schedules.md).
+      const bool short_group =
+          v > 1 && schedule.has_group && c.num_microbatches % c.pp != 0 && c.num_microbatches > c.pp;
+      if (std::int64_t{c.pp} * v > r.model.layers + 2 || short_group) {
+        ++counts.considered, ++counts.indivisible;
+        continue;
+      }
+      c.schedule = static_cast<int>(kind), c.virtual_stages = v;
+      body(c);
+    }
+  }
+}
+
+// Every combination whose numbers divide.
+void for_each(const Request& r, const Space& s, Counts& counts, const auto& body) {
+  for_each_layout(r, s, counts, [&](const Candidate& layout) {
+    for_each_schedule(r, s, layout, counts, [&](Candidate c) {
+      for (const int zero : s.zero) {
+        if (c.dp * c.cp == 1 && zero > 0) break;  // nothing to shard over
+        for (std::size_t recompute = 0; recompute < s.recomputes.size(); ++recompute) {
+          c.zero = zero, c.recompute = static_cast<int>(recompute);
           ++counts.considered;
-          if (others > r.devices || r.devices % others != 0 || r.workload.sequence % inner != 0) {
-            ++counts.indivisible;
-            continue;
-          }
-          const std::int64_t dp = r.devices / others;
-          if (r.workload.global_batch % (dp * size) != 0 || r.workload.global_batch / (dp * size) > (1 << 14)) {
-            ++counts.indivisible;
-            continue;
-          }
-          const std::int64_t microbatches = r.workload.global_batch / (dp * size);
-          for (std::size_t kind = 0; kind < s.schedules.size(); ++kind) {
-            const ScheduleKind& schedule = find_schedule(s.schedules[kind]);
-            if (pp == 1 && kind > 0) break;
-            for (const int v : s.virtual_stages) {
-              if (pp == 1 && v > 1) break;
-              const bool default_v = v == 1 && schedule.least_virtual == 1;
-              if (!default_v && (v < schedule.least_virtual || v > schedule.most_virtual)) continue;
-              if (v == 1 && schedule.most_virtual > schedule.least_virtual) continue;  // interleaved with 1 is 1f1b
-              ++counts.considered;
-              // Few microbatches leave a short last group, which may wait for itself (docs/schedules.md).
-              if (std::int64_t{pp} * v > r.model.layers + 2 ||
-                  (v > 1 && schedule.has_group && microbatches % pp != 0 && microbatches > pp)) {
-                ++counts.indivisible;
-                continue;
-              }
-              for (const int zero : s.zero) {
-                if (dp * cp == 1 && zero > 0) break;
-                for (std::size_t recompute = 0; recompute < s.recomputes.size(); ++recompute) {
-                  Candidate c;
-                  c.dp = static_cast<std::int16_t>(dp), c.tp = static_cast<std::int16_t>(tp),
-                  c.cp = static_cast<std::int16_t>(cp), c.pp = static_cast<std::int16_t>(pp);
-                  c.virtual_stages = static_cast<std::int16_t>(v), c.zero = static_cast<std::int16_t>(zero);
-                  c.schedule = static_cast<std::int16_t>(kind), c.recompute = static_cast<std::int16_t>(recompute);
-                  c.microbatch_size = static_cast<std::int32_t>(size);
-                  c.num_microbatches = static_cast<std::int32_t>(microbatches);
-                  ++counts.considered;
-                  body(c);
-                }
-              }
-            }
-          }
+          body(c);
         }
       }
-    }
+    });
+  });
 }
 
 }  // namespace
@@ -181,11 +189,11 @@ Answer search(const Request& r, const Space& space, const SearchOptions& options
     std::pop_heap(candidates.begin(), candidates.end(), later);
     candidates.pop_back();
     const Plan plan = plan_of(next, space);
-    ++answer.counts.simulated;
     if (!violations(plan, r.model, r.workload).empty()) {
       ++answer.counts.indivisible;
       continue;
     }
+    ++answer.counts.simulated;
     Ranked ranked = simulate_plan(r, plan);
     ranked.bound = {next.bound};
     if (!ranked.fits) {
@@ -222,19 +230,15 @@ std::optional<Ranked> rule_of_thumb(const Request& r, const Space& space) {
     const int dp = r.devices / (tp * pp);
     if (r.workload.global_batch % dp != 0) return std::nullopt;
     Candidate c;
-    c.dp = static_cast<std::int16_t>(dp), c.tp = static_cast<std::int16_t>(tp), c.pp = static_cast<std::int16_t>(pp);
-    c.zero = static_cast<std::int16_t>(dp > 1 ? zero : 0), c.recompute = static_cast<std::int16_t>(recompute);
+    c.dp = dp, c.tp = tp, c.pp = pp;
+    c.zero = dp > 1 ? zero : 0, c.recompute = static_cast<int>(recompute);
     c.num_microbatches = static_cast<std::int32_t>(r.workload.global_batch / dp);
-    if (v > 1)
-      c.virtual_stages = static_cast<std::int16_t>(v), c.schedule = static_cast<std::int16_t>(kind("interleaved"));
+    if (v > 1) c.virtual_stages = v, c.schedule = static_cast<int>(kind("interleaved"));
     if (static_cast<std::size_t>(c.schedule) >= space.schedules.size()) return std::nullopt;
     const Plan plan = plan_of(c, space);
     if (!violations(plan, r.model, r.workload).empty()) return std::nullopt;
-    // What is far too large need not be simulated.
-    Forecast probe;
-    forecast_memory(build_program(build_model(r.model, sizes_of(plan, r.workload)), plan), r.cluster, probe);
-    if (probe.peak > r.cluster.device.memory) return std::nullopt;
-    return simulate_plan(r, plan);
+    Ranked ranked = simulate_plan(r, plan);
+    return ranked.fits ? std::optional(std::move(ranked)) : std::nullopt;
   };
   for (const std::size_t recompute : {std::size_t{0}, space.recomputes.size() > 2 ? std::size_t{2} : std::size_t{0}})
     for (const int zero : {1, 3}) {

@@ -6,6 +6,8 @@
 #include <iomanip>
 #include <sstream>
 
+#include "sextant/trace/xml.h"
+
 namespace sextant {
 namespace {
 
@@ -140,22 +142,6 @@ std::string gantt_text(const Timeline& timeline, const GanttOptions& options) {
 }
 
 std::string gantt_svg(const Timeline& timeline, const std::string& title) {
-  const auto escaped = [](const std::string& text) {
-    std::string out;
-    for (const char c : text) {
-      if (c == '&')
-        out += "&amp;";
-      else if (c == '<')
-        out += "&lt;";
-      else if (c == '>')
-        out += "&gt;";
-      else if (c == '"')
-        out += "&quot;";
-      else
-        out += c;
-    }
-    return out;
-  };
   const Rows rows = rows_of(timeline);
   constexpr double kLeft = 48, kTop = 44, kRow = 30, kGap = 6, kWidth = 1400, kCharacter = 7;
   const double right = kLeft + kWidth, bottom = kTop + kRow * static_cast<double>(rows.by_rank.size());
@@ -165,7 +151,7 @@ std::string gantt_svg(const Timeline& timeline, const std::string& title) {
   out << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << right + 20 << " " << bottom + 56
       << "\" font-family=\"sans-serif\" font-size=\"12\">\n"
       << "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"" << kLeft
-      << "\" y=\"24\" font-size=\"15\" fill=\"#222222\">" << escaped(title) << "</text>\n";
+      << "\" y=\"24\" font-size=\"15\" fill=\"#222222\">" << xml_escaped(title) << "</text>\n";
   const double step = round_step(rows.end / 20);
   for (double t = 0; rows.end > 0 && t <= rows.end * (1 + 1e-9); t += step)
     out << "<line x1=\"" << kLeft + t * scale << "\" x2=\"" << kLeft + t * scale << "\" y1=\"" << kTop - 4 << "\" y2=\""
@@ -181,7 +167,7 @@ std::string gantt_svg(const Timeline& timeline, const std::string& title) {
       kinds[static_cast<std::size_t>(e->kind)] = true;
       const int odd = e->chunk % 2;
       const double x = kLeft + e->start.value * scale, width = (e->end.value - e->start.value) * scale;
-      out << "<g><title>" << escaped(e->what) << ": " << number(e->start.value) << " to " << number(e->end.value)
+      out << "<g><title>" << xml_escaped(e->what) << ": " << number(e->start.value) << " to " << number(e->end.value)
           << "</title><rect x=\"" << x << "\" y=\"" << y << "\" width=\"" << std::max(0.0, width - 0.6)
           << "\" height=\"" << kRow - kGap << "\" rx=\"2\" fill=\"" << look.svg[odd] << "\"/>";
       // The whole name if it fits, else the microbatch.
@@ -190,7 +176,7 @@ std::string gantt_svg(const Timeline& timeline, const std::string& title) {
       if (width > kCharacter * static_cast<double>(text.size()))
         out << "<text x=\"" << x + width / 2 << "\" y=\"" << y + 16
             << "\" text-anchor=\"middle\" font-size=\"11\" fill=\""
-            << (odd || e->kind == EventKind::kWeightGradient ? "#1c1c1c" : "#ffffff") << "\">" << escaped(text)
+            << (odd || e->kind == EventKind::kWeightGradient ? "#1c1c1c" : "#ffffff") << "\">" << xml_escaped(text)
             << "</text>";
       out << "</g>\n";
     }

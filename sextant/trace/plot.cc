@@ -5,26 +5,13 @@
 #include <cstdio>
 #include <sstream>
 
+#include "sextant/trace/xml.h"
+
 namespace sextant {
 namespace {
 
 constexpr double kWidth = 720, kHeight = 420, kLeft = 70, kRight = 190, kTop = 40, kBottom = 50;
 constexpr const char* kColours[] = {"#1f5fa8", "#c8501e", "#2c8a4b", "#8a4fb0", "#9a7a14", "#4a4a4a"};
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else
-      out += c;
-  }
-  return out;
-}
 
 std::string number(double value) {
   char text[32];
@@ -70,7 +57,7 @@ std::string plot_svg(const std::string& title, const std::string& x_name, const 
   out.precision(5);
   out << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << kWidth << " " << kHeight
       << "\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-      << "<text x=\"" << kLeft << "\" y=\"22\" font-size=\"15\">" << escaped(title) << "</text>\n";
+      << "<text x=\"" << kLeft << "\" y=\"22\" font-size=\"15\">" << xml_escaped(title) << "</text>\n";
   for (double y = 0; y <= top * 1.0001; y += tick)
     out << "<line x1=\"" << kLeft << "\" x2=\"" << kWidth - kRight << "\" y1=\"" << at_y(y) << "\" y2=\"" << at_y(y)
         << "\" stroke=\"#ddd\"/><text x=\"" << kLeft - 6 << "\" y=\"" << at_y(y) + 4 << "\" text-anchor=\"end\">"
@@ -80,8 +67,8 @@ std::string plot_svg(const std::string& title, const std::string& x_name, const 
     out << "<text x=\"" << at_x(marks[i]) << "\" y=\"" << kHeight - kBottom + 18 << "\" text-anchor=\"middle\">"
         << number(marks[i]) << "</text>\n";
   out << "<text x=\"" << kLeft + inner_width / 2 << "\" y=\"" << kHeight - 10 << "\" text-anchor=\"middle\">"
-      << escaped(x_name) << "</text>\n<text transform=\"translate(16 " << kTop + inner_height / 2
-      << ") rotate(-90)\" text-anchor=\"middle\">" << escaped(y_name) << "</text>\n";
+      << xml_escaped(x_name) << "</text>\n<text transform=\"translate(16 " << kTop + inner_height / 2
+      << ") rotate(-90)\" text-anchor=\"middle\">" << xml_escaped(y_name) << "</text>\n";
   for (std::size_t c = 0; c < curves.size(); ++c) {
     const char* colour = kColours[c % std::size(kColours)];
     out << "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"" << colour << "\" points=\"";
@@ -91,7 +78,7 @@ std::string plot_svg(const std::string& title, const std::string& x_name, const 
       out << "<circle cx=\"" << at_x(x) << "\" cy=\"" << at_y(y) << "\" r=\"3\" fill=\"" << colour << "\"/>\n";
     const double y = kTop + 14 + 18 * static_cast<double>(c);
     out << "<rect x=\"" << kWidth - kRight + 14 << "\" y=\"" << y - 9 << "\" width=\"12\" height=\"10\" fill=\""
-        << colour << "\"/><text x=\"" << kWidth - kRight + 32 << "\" y=\"" << y << "\">" << escaped(curves[c].name)
+        << colour << "\"/><text x=\"" << kWidth - kRight + 32 << "\" y=\"" << y << "\">" << xml_escaped(curves[c].name)
         << "</text>\n";
   }
   out << "</svg>\n";
