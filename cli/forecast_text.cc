@@ -13,7 +13,23 @@ std::string recompute_text(const Recompute& r, const char* full, const char* non
   return text;
 }
 
+std::string numbers(const std::vector<int>& list) {
+  std::vector<std::string> words;
+  for (const int n : list) words.push_back(std::to_string(n));
+  return join(words, ", ");
+}
+
 }  // namespace
+
+std::string layout_of(const std::vector<int>& stages) {
+  std::string out;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const bool first = s == 0, last = s + 1 == stages.size();
+    out += (first ? "E" : "|") +
+           std::string(static_cast<std::size_t>(stages[s] - (first ? 1 : 0) - (last ? 1 : 0)), 't') + (last ? "L" : "");
+  }
+  return out;
+}
 
 std::string percent(double fraction) {
   char text[32];
@@ -61,6 +77,7 @@ std::string plan_file_text(const std::string& model, const std::string& cluster,
     line("pp", p.pp);
     line("schedule", "\"" + p.schedule + "\"");
     if (p.virtual_stages > 0) line("virtual_stages", p.virtual_stages);
+    if (!p.stages.empty()) line("stages", "[" + numbers(p.stages) + "]");
   }
   if (w.dtype == DType::kBf16) line("gradient_dtype", p.gradient_dtype == DType::kF32 ? "\"fp32\"" : "\"bf16\"");
   line("bucket_bytes", p.bucket.value);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <map>
@@ -188,6 +189,13 @@ int run_plan(const Arguments& a) {
   Value::Array plans;
   for (const Ranked& p : answer.plans) plans.push_back(ranked_value(r, p));
   v.set("plans", std::move(plans));
+  if (answer.uneven) {
+    Value uneven = ranked_value(r, *answer.uneven);
+    Value::Array stages;
+    for (const int n : answer.uneven->plan.stages) stages.emplace_back(std::int64_t{n});
+    uneven.set("stages", std::move(stages));
+    v.set("uneven", std::move(uneven));
+  }
   if (answer.rule_of_thumb) v.set("rule_of_thumb", ranked_value(r, *answer.rule_of_thumb));
   Value certificate;
   if (!answer.plans.empty()) certificate.set("best", answer.plans[0].forecast.step().value);
@@ -220,7 +228,8 @@ int run_plan(const Arguments& a) {
   const Ranked& best = answer.plans[0];
   write_json(a, v);
   write_output(a, "--out",
-               plan_file_text(*a.value("--model"), *a.value("--cluster"), r.devices, r.workload, best.plan));
+               plan_file_text(*a.value("--model"), *a.value("--cluster"), r.devices, r.workload,
+                              answer.uneven ? answer.uneven->plan : best.plan));
   if (a.value("--json") == "" || a.value("--out") == "") return 0;
 
   std::ostream& out = std::cout;
@@ -230,13 +239,16 @@ int run_plan(const Arguments& a) {
   print_table(out, answer.plans);
   out << "\nbest: " << words_of(best.plan) << "\n";
   print_forecast(out, best.forecast, r.workload, best.plan, r.cluster);
+  if (answer.uneven)
+    out << "\nwith stages of other sizes: " << human(answer.uneven->forecast.step()) << " ("
+        << percent(answer.uneven->forecast.step() / best.forecast.step() - 1)
+        << "; not part of the proof), as a Megatron layout:\n  " << layout_of(answer.uneven->plan.stages) << "\n";
   if (answer.rule_of_thumb) {
     const Ranked& thumb = *answer.rule_of_thumb;
-    char line[64];
-    std::snprintf(line, sizeof line, "%.1f %%", 100 * (thumb.forecast.step() / best.forecast.step() - 1));
+    const double more = thumb.forecast.step() / best.forecast.step() - 1;
     out << "\nrule of thumb (tp in the fast domain, then pp, rest dp): " << words_of(thumb.plan) << ": "
-        << human(thumb.forecast.step()) << ", " << line << " slower: " << difference(thumb.forecast, best.forecast)
-        << "\n";
+        << human(thumb.forecast.step()) << ", " << percent(std::abs(more)) << (more < 0 ? " faster: " : " slower: ")
+        << difference(thumb.forecast, best.forecast) << "\n";
   } else {
     out << "\nrule of thumb (tp in the fast domain, then pp, rest dp): nothing of it fits\n";
   }

@@ -59,6 +59,7 @@ struct Counts {
 struct Answer {
   std::vector<Ranked> plans;      ///< that fit, best first
   std::optional<Ranked> closest;  ///< if none fits: the one that lacks least
+  std::optional<Ranked> uneven;   ///< the best with stages of other sizes, if that is faster
   std::optional<Ranked> rule_of_thumb;
   Seconds bound;  ///< no plan that was not simulated is faster
   Counts counts;
@@ -90,6 +91,12 @@ std::optional<Ranked> least_memory(const Request& request, const Space& space);
 /// recomputation (design section 6). Nothing if none of these fits.
 std::optional<Ranked> rule_of_thumb(const Request& request, const Space& space);
 Ranked simulate_plan(const Request& request, const Plan& plan);
+
+/// Units of each stage such that the longest stage is as short as can be; `times` of the units in model order.
+std::vector<int> least_stages(const std::vector<double>& times, int num_stages);
+/// The plan with stages of other sizes (the longest as short as can be; or layers dealt out evenly with embedding and
+/// head on top), if one of them is faster. Plans of the search have stages that are balanced by number.
+std::optional<Ranked> with_uneven_stages(const Request& request, const Ranked& best);
 
 /// In words, the greatest differences of two forecasts: "+38 % tp that nothing hides, -3 % bubble".
 std::string difference(const Forecast& of, const Forecast& against);

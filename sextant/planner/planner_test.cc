@@ -115,6 +115,20 @@ TEST(Search, NothingFitsSaysWhatLacksLeast) {
   EXPECT_GT(answer.closest->forecast.peak, r.cluster.device.memory);
 }
 
+// A heavy head on a short pipeline: one layer less beside it is worth it.
+TEST(Stages, ALighterLastStage) {
+  ModelConfig model = dense(14);
+  model.vocabulary = 256000;
+  const Request r{model, {4096, 64, DType::kBf16}, find_cluster("h100-dgx"), 8};
+  Plan plan;
+  plan.pp = 8, plan.num_microbatches = 64;
+  const Ranked balanced = simulate_plan(r, plan);
+  const std::optional<Ranked> uneven = with_uneven_stages(r, balanced);
+  ASSERT_TRUE(uneven.has_value());
+  EXPECT_LT(uneven->forecast.step().value, 0.9 * balanced.forecast.step().value);
+  EXPECT_EQ(uneven->plan.stages.back(), 1);
+}
+
 // Megatron's knee: with devices fixed, tp beyond the node loses.
 TEST(Search, TensorParallelismStaysInTheNode) {
   const Request r{find_model("gpt3-175b"), {2048, 1536, DType::kBf16}, find_cluster("a100-dgx"), 1024};
@@ -127,6 +141,31 @@ TEST(Search, TensorParallelismStaysInTheNode) {
   ASSERT_FALSE(there.plans.empty());
   EXPECT_GT(there.plans[0].forecast.step().value, 1.1 * answer.plans[0].forecast.step().value);
   EXPECT_GT(there.plans[0].forecast.time.tp, answer.plans[0].forecast.time.tp);
+}
+
+TEST(Stages, TheLongestIsAsShortAsCanBe) {
+  EXPECT_EQ(least_stages({0.1, 1, 1, 1, 1, 1, 1.5}, 3), (std::vector<int>{3, 2, 2}));
+  EXPECT_EQ(least_stages({1, 1, 1, 5}, 4), (std::vector<int>{1, 1, 1, 1}));
+  EXPECT_EQ(least_stages({5, 1, 1, 1, 1}, 2), (std::vector<int>{1, 4}));
+  EXPECT_EQ(least_stages({9, 1, 1, 1}, 3), (std::vector<int>{1, 2, 1}));  // none is empty
+}
+
+// T18: Llama 3 70B, tp 4 pp 8 with 5 chunks: 80 layers, embedding and head on 40 stages. Balanced by number the stage
+// with the head is the longest; the layout found is at least as good as embedding and two layers first and a lighter
+// last one.
+TEST(Stages, OfLlama70B) {
+  const Request r{find_model("llama3.1-70b"), {8192, 256, DType::kBf16}, find_cluster("h100-dgx"), 64};
+  Plan plan;
+  plan.dp_shard = 2, plan.tp = 4, plan.pp = 8, plan.sequence_parallel = true, plan.zero = 1;
+  plan.schedule = "interleaved", plan.virtual_stages = 5, plan.num_microbatches = 128;
+  const Ranked balanced = simulate_plan(r, plan);
+  const std::optional<Ranked> uneven = with_uneven_stages(r, balanced);
+  const double found = (uneven ? *uneven : balanced).forecast.step().value * (1 - 1e-3);
+  plan.stages.assign(40, 2);
+  plan.stages.front() = 3, plan.stages.back() = 3;
+  EXPECT_LE(found, simulate_plan(r, plan).forecast.step().value);
+  plan.stages.back() = 2, plan.stages[1] = 3;  // lighter at the end
+  EXPECT_LE(found, simulate_plan(r, plan).forecast.step().value);
 }
 
 TEST(RuleOfThumb, FitsAndIsNoBetter) {

@@ -215,6 +215,7 @@ Answer search(const Request& r, const Space& space, const SearchOptions& options
   }
   if (static_cast<int>(answer.plans.size()) > options.ranked + 1)
     answer.plans.resize(static_cast<std::size_t>(options.ranked) + 1);
+  if (!answer.plans.empty()) answer.uneven = with_uneven_stages(r, answer.plans[0]);
   answer.rule_of_thumb = rule_of_thumb(r, space);
   return answer;
 }
