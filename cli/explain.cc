@@ -70,7 +70,7 @@ void explain_memory(std::ostream& out, const Program& program, const Plan& plan,
   out << "  " << plan.schedule << " has up to " << chunks << (chunks == 1 ? " chunk" : " chunks")
       << " of a microbatch alive here (a rank has " << rank.stages.size()
       << (rank.stages.size() == 1 ? " chunk" : " chunks") << ", " << program.num_microbatches
-      << " microbatches a step)\n"
+      << (program.num_microbatches == 1 ? " microbatch" : " microbatches") << " a step)\n"
       << "  at the peak, in " << f.peak_where << ":\n";
   for (int t = 0; t < kNumMemoryTags; ++t) {
     const Bytes b = f.at_peak[static_cast<std::size_t>(t)];

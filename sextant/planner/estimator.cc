@@ -175,14 +175,16 @@ double live_chunks(const Candidate& c, int coordinate, bool is_v_shaped) {
 // Collectives of a candidate's zero group. Most coordinates hold as much as the one before: the same again.
 class Estimator::Collectives {
  public:
-  Collectives(const Tables& tables, const Candidate& c) : tables_(tables), c_(c), group_{c.tp, c.dp * c.cp} {}
+  Collectives(const Tables& tables, const Candidate& c)
+      : tables_(tables), c_(c), group_{c.tp, c.dp / c.replicas * c.cp} {}
 
   struct Times {
     double gather = 0;  // of all parameters once
     double stream = 0;  // all that the stream of collectives has to hold in a step
+    double rest = 0;    // sums over replicas
   };
   const Times& of(const Chunk& held) {
-    if (group_.size == 1 || held.elements == elements_) return times_;
+    if (c_.dp * c_.cp == 1 || held.elements == elements_) return times_;
     elements_ = held.elements;
     const double passes = static_cast<double>(c_.num_microbatches) * c_.virtual_stages;
     times_.gather = time(CollectiveKind::kAllGather, elements_, tables_.parameter);
@@ -192,6 +194,12 @@ class Estimator::Collectives {
       times_.stream +=
           times_.gather + std::max(0.0, 2 * passes - 2) *
                               time(CollectiveKind::kAllGather, held.gathered / c_.virtual_stages, tables_.parameter);
+    if (c_.replicas > 1)
+      times_.rest = tables_.network
+                        .collective(CollectiveKind::kAllReduce,
+                                    {static_cast<std::int64_t>(elements_ / group_.size * tables_.gradient)},
+                                    {c_.tp * group_.size, c_.replicas})
+                        .time.value;
     return times_;
   }
 
@@ -217,7 +225,7 @@ bool Estimator::price(Candidate& c) const {
   const std::string& kind = t.space.schedules[static_cast<std::size_t>(c.schedule)];
   const bool is_v_shaped = kind == "zb-v", splits_b = kind.substr(0, 2) == "zb";
   const Device& device = t.request.cluster.device;
-  const double shards = c.dp * c.cp, M = c.num_microbatches;
+  const double shards = c.dp / c.replicas * c.cp, M = c.num_microbatches;
 
   static thread_local Chunks chunks;
   fill(chunks, num_chunks, t.class_of, *split);
@@ -237,7 +245,7 @@ bool Estimator::price(Candidate& c) const {
     const double states = held.elements / (c.zero >= 1 ? shards : 1);
     double tail = device.launch.value + states * t.optimizer_bytes / (device.bandwidth * device.memory_share);
     const Collectives::Times& moved = collectives.of(held);
-    if (c.zero == 1 || c.zero == 2) tail += moved.gather;
+    tail += moved.rest + (c.zero == 1 || c.zero == 2 ? moved.gather : 0);
     time = std::max(time, std::max(filled + work, moved.stream) + tail);
     const Chunk& first = chunks[static_cast<std::size_t>(r)];
     filled += first.f + split->message, drained += backward(first) + split->message;

@@ -20,6 +20,8 @@ struct Request {
 /// What is tried. Empty lists are filled from the model, the batch and the cluster by `space_of`.
 struct Space {
   std::vector<int> tp, cp, pp, virtual_stages, zero;
+  /// With ZeRO 3 also replicas of shards that fill a level of so many devices (HSDP), so that gathers stay within it.
+  std::vector<int> shard_levels;
   std::vector<std::int64_t> microbatch_sizes;
   std::vector<std::string> schedules;
   std::vector<Recompute> recomputes;
@@ -27,12 +29,14 @@ struct Space {
   Bytes bucket{256'000'000};
 };
 /// All degrees that divide the devices and that the model takes, cp as long as 1,024 tokens a rank are left; schedules
-/// 1f1b, interleaved, zb-h1, zb-v; no recomputation, that of norms and activations, and full; ZeRO 0 to 3.
+/// 1f1b, interleaved, zb-h1, zb-v; no recomputation, that of norms and activations, and full; ZeRO 0 to 3, and 3 within
+/// each level but the outermost.
 Space space_of(const Request& request);
 
 /// A plan by its numbers: what the closed form prices.
 struct Candidate {
   std::int32_t dp = 1, tp = 1, cp = 1, pp = 1, virtual_stages = 1, zero = 0;
+  std::int32_t replicas = 1;                 ///< of dp, those that do not shard
   std::int32_t schedule = 0, recompute = 0;  ///< in Space
   std::int32_t microbatch_size = 1, num_microbatches = 1;
   float bound = 0;   ///< seconds: no schedule of this plan ends sooner

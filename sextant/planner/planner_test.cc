@@ -45,6 +45,10 @@ std::vector<Candidate> candidates_of(const Request& r, const Space& s) {
                   const bool fixed = s.schedules[kind] == "1f1b" || s.schedules[kind] == "zb-h1";
                   if (fixed ? v != 1 : s.schedules[kind] == "zb-v" ? v != 2 : v < 2) continue;
                   out.push_back(c);
+                  for (const int level : s.shard_levels)
+                    if (const int shards = level / (tp * cp);
+                        zero == 3 && shards > 1 && shards < dp && dp % shards == 0)
+                      c.replicas = dp / shards, out.push_back(c);
                 }
   return out;
 }
@@ -104,7 +108,22 @@ TEST(Search, DegreesMayBeLarge) {  // more devices than 16 bits count
   s.tp = s.cp = s.pp = {1}, s.microbatch_sizes = {1};
   const Answer answer = search(r, s, {.ranked = 0});
   ASSERT_FALSE(answer.plans.empty());
-  EXPECT_EQ(answer.plans[0].plan.dp_shard, 65536);
+  EXPECT_EQ(answer.plans[0].plan.num_ranks(), 65536);
+}
+
+// A small model on many devices: gathers within a unit of 256, replicas between units (HSDP).
+TEST(Search, ShardsMayFillALevelOnly) {
+  const Request r{find_model("llama3.1-8b"), {2048, 4096, DType::kBf16}, find_cluster("h100-dgx"), 4096};
+  Space s = space_of(r);
+  s.pp = s.cp = {1}, s.zero = {3}, s.recomputes.resize(1);
+  const Answer answer = search(r, s, {.ranked = 0});
+  ASSERT_FALSE(answer.plans.empty());
+  EXPECT_EQ(answer.plans[0].plan.dp_shard * answer.plans[0].plan.tp, 256);
+  EXPECT_EQ(answer.plans[0].plan.num_ranks(), 4096);
+  s.shard_levels.clear();
+  const Answer without = search(r, s, {.ranked = 0});
+  ASSERT_FALSE(without.plans.empty());
+  EXPECT_GT(without.plans[0].forecast.step(), answer.plans[0].forecast.step());
 }
 
 TEST(Search, NothingFitsSaysWhatLacksLeast) {

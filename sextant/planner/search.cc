@@ -39,6 +39,8 @@ Space space_of(const Request& r) {
     s.microbatch_sizes.push_back(b);
   for (int v = 1; v <= std::min<std::int64_t>(16, r.model.layers); ++v) s.virtual_stages.push_back(v);
   s.zero = {0, 1, 2, 3};
+  for (std::size_t l = 0; l + 1 < r.cluster.levels.size(); ++l)
+    if (r.cluster.levels[l].size < r.devices) s.shard_levels.push_back(r.cluster.levels[l].size);
   s.schedules = {"1f1b", "interleaved", "zb-h1", "zb-v"};
   s.recomputes = {{}, {.ops = {"norm", "act"}}, {.full = true}};
   if (r.model.attention_core == AttentionCore::kUnfused) s.recomputes.push_back({.ops = {"attention"}});
@@ -47,7 +49,7 @@ Space space_of(const Request& r) {
 
 Plan plan_of(const Candidate& c, const Space& space) {
   Plan p;
-  p.dp_shard = c.dp, p.cp = c.cp, p.tp = c.tp, p.pp = c.pp;
+  p.dp_replicate = c.replicas, p.dp_shard = c.dp / c.replicas, p.cp = c.cp, p.tp = c.tp, p.pp = c.pp;
   p.sequence_parallel = c.tp > 1;
   if (c.cp > 1) p.cp_slices = Slices::kZigzag;
   p.zero = c.zero;
@@ -108,17 +110,28 @@ void for_each_schedule(const Request& r, const Space& s, Candidate c, Counts& co
   }
 }
 
+// One, and for ZeRO 3 as many as leave shards that fill a level.
+std::vector<int> replicas_of(const Space& s, const Candidate& c, int zero) {
+  std::vector<int> out{1};
+  for (const int level : s.shard_levels) {
+    const int shards = level / (c.tp * c.cp);  // of dp
+    if (zero == 3 && shards > 1 && shards < c.dp && c.dp % shards == 0) out.push_back(c.dp / shards);
+  }
+  return out;
+}
+
 // Every combination whose numbers divide.
 void for_each(const Request& r, const Space& s, Counts& counts, const auto& body) {
   for_each_layout(r, s, counts, [&](const Candidate& layout) {
     for_each_schedule(r, s, layout, counts, [&](Candidate c) {
       for (const int zero : s.zero) {
         if (c.dp * c.cp == 1 && zero > 0) break;  // nothing to shard over
-        for (std::size_t recompute = 0; recompute < s.recomputes.size(); ++recompute) {
-          c.zero = zero, c.recompute = static_cast<int>(recompute);
-          ++counts.considered;
-          body(c);
-        }
+        for (const int replicas : replicas_of(s, c, zero))
+          for (std::size_t recompute = 0; recompute < s.recomputes.size(); ++recompute) {
+            c.zero = zero, c.replicas = replicas, c.recompute = static_cast<int>(recompute);
+            ++counts.considered;
+            body(c);
+          }
       }
     });
   });
