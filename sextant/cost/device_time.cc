@@ -47,9 +47,7 @@ Seconds product_time(const Product& p, DType dtype, const Device& device, Produc
 
 Seconds step_time(const Unit& unit, const Step& step, const MeshSizes& mesh, DType gradient_dtype,
                   const Device& device) {
-  if (const auto* convert = dynamic_cast<const Convert*>(step.op.get());
-      convert && convert->collective() == CollectiveKind::kNone)
-    return {};  // a view, or a slice that is read where it lies
+  // Conversions are views, slices that are read where they lie, or collectives, which the network prices.
   if (dynamic_cast<const Convert*>(step.op.get())) return {};
   const std::vector<TensorSpec> in = local_inputs(unit, step, mesh);
   const DType dtype = [&] {
@@ -90,13 +88,12 @@ Seconds step_time(const Unit& unit, const Step& step, const MeshSizes& mesh, DTy
   return {time};
 }
 
-Seconds optimizer_time(const Program& program, std::int64_t elements, const Device& device) {
+Seconds optimizer_time(DType dtype, DType gradient_dtype, double elements, const Device& device) {
   const auto measured = device.rates.find("optimizer");
-  const bool narrow = program.dtype == DType::kBf16;
-  const std::int64_t value = size_of(statistic_of(program.dtype));
-  const std::int64_t bytes = 3 * 2 * value + size_of(program.gradient_dtype) + (narrow ? size_of(program.dtype) : 0);
+  const DType value = statistic_of(dtype);
+  const std::int64_t bytes = 3 * 2 * size_of(value) + size_of(gradient_dtype) + (dtype == value ? 0 : size_of(dtype));
   const double rate = measured != device.rates.end() ? measured->second : device.bandwidth * device.memory_share;
-  return {device.launch.value + static_cast<double>(elements * bytes) / rate};
+  return {device.launch.value + elements * static_cast<double>(bytes) / rate};
 }
 
 }  // namespace sextant

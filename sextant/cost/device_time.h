@@ -20,7 +20,7 @@ Seconds product_time(const Product& product, DType dtype, const Device& device, 
 Seconds step_time(const Unit& unit, const Step& step, const MeshSizes& mesh, DType gradient_dtype,
                   const Device& device);
 
-/// AdamW over `elements`: each is read and written with its moments, master value, gradient and narrow copy.
-Seconds optimizer_time(const Program& program, std::int64_t elements, const Device& device);
+/// AdamW over `elements` parameters: each is read and written with its moments, master value, gradient and narrow copy.
+Seconds optimizer_time(DType parameters, DType gradients, double elements, const Device& device);
 
 }  // namespace sextant

@@ -76,6 +76,11 @@ bool ModelConfig::is_mixture(std::int64_t layer) const {
          std::find(mixture.also_dense.begin(), mixture.also_dense.end(), layer) == mixture.also_dense.end();
 }
 
+int ModelConfig::layer_kind(std::int64_t layer) const {
+  const bool windowed = !slides.empty() && slides[static_cast<std::size_t>(layer)];
+  return (is_mixture(layer) ? 2 : 0) + (windowed ? 1 : 0);
+}
+
 std::string ModelConfig::not_trained() const {
   if (mixture.experts > 0) return "mixtures of experts are lowered and counted by this build, not trained yet";
   if (latent.kv_rank > 0) return "latent attention is lowered and counted by this build, not trained yet";

@@ -61,8 +61,7 @@ class ModelBuilder {
   Layer layer(int index) const {
     Layer layer = build_layer(index);
     // Masks of dropout go by the layer's name.
-    const bool slides = !c_.slides.empty() && c_.slides[static_cast<std::size_t>(index)];
-    if (c_.dropout == 0 && c_.attention_dropout == 0) layer.like = (c_.is_mixture(index) ? 2 : 0) + (slides ? 1 : 0);
+    if (c_.dropout == 0 && c_.attention_dropout == 0) layer.like = c_.layer_kind(index);
     return layer;
   }
 

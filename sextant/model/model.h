@@ -72,6 +72,8 @@ struct ModelConfig {
   Value source;               ///< the config.json it was read from, written back beside saved weights
 
   bool is_mixture(std::int64_t layer) const;
+  /// Layers of the same kind differ in their names only.
+  int layer_kind(std::int64_t layer) const;
   /// Why it is only lowered, planned and simulated so far; "" if it trains.
   std::string not_trained() const;
 };

@@ -30,7 +30,7 @@ struct Estimator::Tables {
   std::vector<SplitCost> splits;
   std::size_t num_sizes = 0;
   /// Bytes of an element.
-  const double parameter, gradient, state, optimizer_bytes;
+  const double parameter, gradient, state;
 
   Tables(const Request& r, const Space& s)
       : request(r),
@@ -38,23 +38,21 @@ struct Estimator::Tables {
         network(r.cluster),
         parameter(static_cast<double>(size_of(r.workload.dtype))),
         gradient(static_cast<double>(size_of(statistic_of(r.workload.dtype)))),
-        state(static_cast<double>(adamw_state(r.workload.dtype).value)),
-        // As optimizer_time moves them.
-        optimizer_bytes(7 * gradient + (parameter < gradient ? parameter : 0)) {
-    const Model any = build_model(r.model, {1, r.workload.sequence, r.workload.dtype});
-    std::vector<const Layer*> distinct;
-    for (const Layer& layer : any.layers) {
-      std::size_t c = 0;
-      while (c < distinct.size() && !is_alike(*distinct[c], layer)) ++c;
-      if (c == distinct.size()) distinct.push_back(&layer);
-      class_of.push_back(static_cast<int>(c));
+        state(static_cast<double>(adamw_state(r.workload.dtype).value)) {
+    // Embedding, head, and each kind of layer once.
+    std::vector<int> kinds{-1, -2};
+    std::vector<std::size_t> representative{0, static_cast<std::size_t>(r.model.layers) + 1};
+    class_of.push_back(0);
+    for (int layer = 0; layer < r.model.layers; ++layer) {
+      const auto found = std::find(kinds.begin(), kinds.end(), r.model.layer_kind(layer));
+      class_of.push_back(static_cast<int>(found - kinds.begin()));
+      if (found != kinds.end()) continue;
+      kinds.push_back(r.model.layer_kind(layer));
+      representative.push_back(static_cast<std::size_t>(layer) + 1);
     }
+    class_of.push_back(1);
     num_sizes = s.microbatch_sizes.size();
     splits.resize(s.tp.size() * s.cp.size() * num_sizes * s.recomputes.size());
-    std::vector<std::size_t> representative;
-    for (std::size_t c = 0; c < distinct.size(); ++c)
-      representative.push_back(static_cast<std::size_t>(
-          std::find(class_of.begin(), class_of.end(), static_cast<int>(c)) - class_of.begin()));
     for (std::size_t b = 0; b < num_sizes; ++b) {
       const Model model = build_model(r.model, {s.microbatch_sizes[b], r.workload.sequence, r.workload.dtype});
       for (std::size_t t = 0; t < s.tp.size(); ++t)
@@ -79,26 +77,10 @@ struct Estimator::Tables {
     return ((t * space.cp.size() + c) * num_sizes + b) * space.recomputes.size() + k;
   }
 
-  static bool is_alike(const Layer& a, const Layer& b) {
-    return a.nodes.size() == b.nodes.size() && a.parameters.size() == b.parameters.size() &&
-           (a.index < 0) == (b.index < 0) && (a.index >= 0 || a.name == b.name) &&
-           std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(),
-                      [](const Node& x, const Node& y) { return x.op->kind() == y.op->kind(); }) &&
-           same_window(a, b);
-  }
-  static bool same_window(const Layer& a, const Layer& b) {
-    for (std::size_t n = 0; n < a.nodes.size(); ++n) {
-      const auto* x = dynamic_cast<const Attention*>(a.nodes[n].op.get());
-      const auto* y = dynamic_cast<const Attention*>(b.nodes[n].op.get());
-      if (x && y && x->rule.window != y->rule.window) return false;
-    }
-    return true;
-  }
-
   void fill(SplitCost& out, const Model& model, const std::vector<std::size_t>& representative, int tp, int cp,
             const Recompute& recompute) {
     Candidate c;
-    c.tp = static_cast<int>(tp), c.cp = static_cast<int>(cp);
+    c.tp = tp, c.cp = cp;
     const Plan plan = plan_of(c, space);
     if (request.workload.sequence % (std::int64_t{tp} * cp) != 0) return;
     for (const std::size_t unit_index : representative) {
@@ -225,6 +207,7 @@ bool Estimator::price(Candidate& c) const {
   const std::string& kind = t.space.schedules[static_cast<std::size_t>(c.schedule)];
   const bool is_v_shaped = kind == "zb-v", splits_b = kind.substr(0, 2) == "zb";
   const Device& device = t.request.cluster.device;
+  const DType dtype = t.request.workload.dtype;
   const double shards = c.dp / c.replicas * c.cp, M = c.num_microbatches;
 
   static thread_local Chunks chunks;
@@ -243,7 +226,7 @@ bool Estimator::price(Candidate& c) const {
     // gradient that runs back through them; weight gradients of their own may wait behind it.
     const double work = std::max(M * (held.f + held.b), M * (held.f + backward(held)) + drained);
     const double states = held.elements / (c.zero >= 1 ? shards : 1);
-    double tail = device.launch.value + states * t.optimizer_bytes / (device.bandwidth * device.memory_share);
+    double tail = optimizer_time(dtype, statistic_of(dtype), states, device).value;
     const Collectives::Times& moved = collectives.of(held);
     tail += moved.rest + (c.zero == 1 || c.zero == 2 ? moved.gather : 0);
     time = std::max(time, std::max(filled + work, moved.stream) + tail);

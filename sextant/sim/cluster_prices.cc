@@ -46,7 +46,8 @@ Prices cluster_prices(const Program& program, const Cluster& cluster) {
       buckets.push_back(price_bucket(program, bucket, network));
       elements += stored_elements(program, bucket).state;
     }
-    prices.optimizer.push_back(optimizer_time(program, elements, cluster.device));
+    prices.optimizer.push_back(
+        optimizer_time(program.dtype, program.gradient_dtype, static_cast<double>(elements), cluster.device));
     for (const Instruction& i : rank.code)
       if (i.code == Code::kSend) {
         const Bytes bytes = local_bytes(
