@@ -20,7 +20,8 @@ struct Request {
 /// What is tried. Empty lists are filled from the model, the batch and the cluster by `space_of`.
 struct Space {
   std::vector<int> tp, cp, pp, virtual_stages, zero;
-  /// With ZeRO 3 also replicas of shards that fill a level of so many devices (HSDP), so that gathers stay within it.
+  /// With ZeRO 3 and no pipeline also replicas of shards that fill a level of so many devices (HSDP), so that gathers
+  /// stay within it.
   std::vector<int> shard_levels;
   std::vector<std::int64_t> microbatch_sizes;
   std::vector<std::string> schedules;

@@ -110,12 +110,12 @@ void for_each_schedule(const Request& r, const Space& s, Candidate c, Counts& co
   }
 }
 
-// One, and for ZeRO 3 as many as leave shards that fill a level.
+// One, and for ZeRO 3 without a pipeline as many as leave shards that fill a level.
 std::vector<int> replicas_of(const Space& s, const Candidate& c, int zero) {
   std::vector<int> out{1};
   for (const int level : s.shard_levels) {
     const int shards = level / (c.tp * c.cp);  // of dp
-    if (zero == 3 && shards > 1 && shards < c.dp && c.dp % shards == 0) out.push_back(c.dp / shards);
+    if (zero == 3 && c.pp == 1 && shards > 1 && shards < c.dp && c.dp % shards == 0) out.push_back(c.dp / shards);
   }
   return out;
 }

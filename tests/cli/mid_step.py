@@ -22,7 +22,8 @@ PLANS = {
     "tensor": ("plan.tp=2", r"all_reduce(_max)?\(\d+ x f32\) at \S+"),
     "sequence": ("plan.tp=2 plan.sequence_parallel=true", r"(all_gather|reduce_scatter|all_reduce(_max)?)\(\d+ x f32\) at \S+"),
     "fully_sharded": ("plan.dp_shard=2 plan.zero=3", r"(all_gather|reduce_scatter)\(\d+ x f32\) at (parameters|gradients) of \S+"),
-    "context": ("plan.cp=2", r"(all_gather|reduce_scatter)\(\d+ x f32\) at \S+"),
+    # Gradients are summed over cp ranks too.
+    "context": ("plan.cp=2", r"(all_gather|reduce_scatter|all_reduce)\(\d+ x f32\) at \S+"),
 }
 
 
