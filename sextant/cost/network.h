@@ -35,7 +35,7 @@ class Network {
   ///   ring         base + hops + 2 (n - 1) / n whole / bus (all-reduce; half of it for the others)
   ///   tree         base + 2 depth hops + the same bytes at 0.92 of the bus
   ///   hierarchical reduce-scatter within, all-reduce across, all-gather within (recursively over the levels)
-  ///   in network   one hop up and down, whole (1 + 1 / n) / bandwidth of the switches
+  ///   in network   base + the same bytes over the rate that the switches reach (as bus bandwidth)
   ///   direct       every pair at once (all-to-all)
   ///   torus        whole / (sum of the bandwidths of its axes), hops to the farthest device
   /// Sources: Thakur et al. 2005; NCCL's tuning model (base costs, hops, bandwidth factors by protocol); the scaling

@@ -240,8 +240,9 @@ bool Estimator::price(Candidate& c) const {
     memory = std::max(memory, held.kept / c.virtual_stages * live + parameters * t.parameter + gradients * t.gradient +
                                   states * t.state);
   }
-  c.bound = static_cast<float>(time);
-  c.memory = static_cast<float>(memory + static_cast<double>(device.reserve.value));
+  // Rounded down, so that they stay bounds.
+  c.bound = std::nextafter(static_cast<float>(time), 0.0F);
+  c.memory = std::nextafter(static_cast<float>(memory + static_cast<double>(device.reserve.value)), 0.0F);
   return true;
 }
 

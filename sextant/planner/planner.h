@@ -17,7 +17,7 @@ struct Request {
   int devices = 1;
 };
 
-/// What is tried. Empty lists are filled from the model, the batch and the cluster by `space_of`.
+/// What is tried: every combination of these lists.
 struct Space {
   std::vector<int> tp, cp, pp, virtual_stages, zero;
   /// With ZeRO 3 and no pipeline also replicas of shards that fill a level of so many devices (HSDP), so that gathers
@@ -75,7 +75,8 @@ struct SearchOptions {
   int most_simulated = 400;  ///< then it gives up, and says so
 };
 
-/// The closed forms of a request: layers lowered and priced once for each way to split them.
+/// The closed forms of a request: layers lowered and priced once for each way to split them. Request and space must
+/// outlive it.
 class Estimator {
  public:
   Estimator(const Request& request, const Space& space);
@@ -93,7 +94,7 @@ Answer search(const Request& request, const Space& space, const SearchOptions& o
 /// The plan that needs least memory, of the 24 that the closed form calls smallest.
 std::optional<Ranked> least_memory(const Request& request, const Space& space);
 /// Model parallel only until it fits: tp within the innermost level, then pp, ZeRO 1, rest dp; then ZeRO 3; then full
-/// recomputation (design section 6). Nothing if none of these fits.
+/// recomputation. Nothing if none of these fits.
 std::optional<Ranked> rule_of_thumb(const Request& request, const Space& space);
 Ranked simulate_plan(const Request& request, const Plan& plan);
 
