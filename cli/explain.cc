@@ -16,14 +16,23 @@ std::string with_commas_of(double n) { return with_commas(static_cast<std::int64
 struct Held {
   double parameters = 0, gradients = 0, state = 0;  // elements on a rank
 };
-Held held_by(const Program& program, std::size_t pp) {
+Held held_by(const Program& program, std::size_t pp, Grid grid) {
   Held out;
   for (const Bucket& bucket : program.by_pp[pp].buckets) {
+    if (bucket.grid != grid) continue;
     const Stored s = stored_elements(program, bucket);
     out.parameters += static_cast<double>(s.parameters), out.gradients += static_cast<double>(s.gradients),
         out.state += static_cast<double>(s.state);
   }
   return out;
+}
+
+// Layers by what they are; embedding and head by name.
+std::string kind_of(const Unit& unit) {
+  if (unit.layer < 0) return unit.name;
+  for (const Parameter& p : unit.parameters)
+    if (p.spec.grid == Grid::kExpert) return "layer of experts";
+  return "layer";
 }
 
 Bytes kept_by(const Unit& unit, const MeshSizes& mesh) {
@@ -38,27 +47,35 @@ void explain_memory(std::ostream& out, const Program& program, const Plan& plan,
                     const Cluster& cluster) {
   const auto pp = static_cast<std::size_t>(f.worst);
   const RankProgram& rank = program.by_pp[pp];
-  const Held held = held_by(program, pp);
-  double whole = 0;
-  for (const Bucket& bucket : rank.buckets) whole += static_cast<double>(bucket.elements);
-  const int shards = plan.dp_shard * plan.cp;
-  const std::int64_t p = size_of(program.dtype), g = size_of(program.gradient_dtype);
-  const auto shard = [&](int from) { return plan.zero >= from ? str(" / ", shards, " shards") : std::string(); };
+  const std::int64_t p = size_of(program.dtype), g = size_of(program.gradient_dtype),
+                     s = adamw_state(program.dtype).value;
   out << "memory of pp " << f.worst << ", which needs most: " << human(f.peak) << " of " << human(cluster.device.memory)
-      << "\n"
-      << "  it holds " << rank.units.size() << " units with " << with_commas_of(whole) << " parameters"
-      << (plan.tp > 1 ? str(" (its slices of tp ", plan.tp, ")") : "") << "\n"
-      << "  parameters   " << with_commas_of(whole) << shard(3) << " x " << p
-      << " B = " << human(Bytes{static_cast<std::int64_t>(held.parameters) * p}) << "\n"
-      << "  gradients    " << with_commas_of(whole) << shard(2) << " x " << g
-      << " B = " << human(Bytes{static_cast<std::int64_t>(held.gradients) * g}) << "\n"
-      << "  optimizer    " << with_commas_of(whole) << shard(1) << " x " << adamw_state(program.dtype).value
-      << " B (AdamW: two moments" << (p == 2 ? ", master copy" : "")
-      << ") = " << human(Bytes{static_cast<std::int64_t>(held.state) * adamw_state(program.dtype).value}) << "\n";
+      << "\n  it holds " << rank.units.size() << " units\n";
+  for (const Grid grid : {Grid::kDense, Grid::kExpert}) {
+    double whole = 0;
+    for (const Bucket& bucket : rank.buckets)
+      if (bucket.grid == grid) whole += static_cast<double>(bucket.elements);
+    if (whole == 0) continue;
+    const bool experts = grid == Grid::kExpert;
+    const Held held = held_by(program, pp, grid);
+    const int shards = size_of(zero_group(grid), program.mesh), slices = experts ? plan.ep * plan.etp : plan.tp;
+    const auto shard = [&](int from) {
+      return plan.zero >= from && shards > 1 ? str(" / ", shards, " shards") : std::string();
+    };
+    const auto line = [&](const char* what, int from, double elements, std::int64_t each, const char* of) {
+      out << "    " << what << with_commas_of(whole) << shard(from) << " x " << each << " B" << of << " = "
+          << human(Bytes{static_cast<std::int64_t>(elements) * each}) << "\n";
+    };
+    out << "  " << with_commas_of(whole) << (experts ? " parameters of experts" : " parameters")
+        << (slices > 1 ? str(" (its slices of ", experts ? "ep x etp " : "tp ", slices, ")") : "") << ":\n";
+    line("parameters   ", 3, held.parameters, p, "");
+    line("gradients    ", 2, held.gradients, g, "");
+    line("optimizer    ", 1, held.state, s, p == 2 ? " (AdamW: two moments, master copy)" : " (AdamW: two moments)");
+  }
   // Kept for the backward pass, by kind of unit.
   std::map<std::string, std::pair<int, Bytes>> kinds;
   for (const Unit& unit : rank.units) {
-    auto& [count, bytes] = kinds[unit.layer >= 0 ? "layer" : unit.name];
+    auto& [count, bytes] = kinds[kind_of(unit)];
     ++count, bytes = kept_by(unit, program.mesh);
   }
   for (const auto& [name, kind] : kinds)
@@ -96,22 +113,25 @@ void explain_time(std::ostream& out, const Program& program, const Plan& plan, c
   };
   std::map<std::string, Line> kinds;
   for (std::size_t u = 0; u < rank.units.size(); ++u) {
-    Line& line = kinds[rank.units[u].layer >= 0 ? "layer" : rank.units[u].name];
+    Line& line = kinds[kind_of(rank.units[u])];
     ++line.count, line.price = prices.parts[pp][u];
   }
-  out << "  for one microbatch       compute F, I, W                     tp F, I, W                 cp F, I, W\n";
+  out << "  for one microbatch       compute F, I, W                     tp F, I, W                 cp F, I, W         "
+         "        "
+         "ep F, I, W\n";
   for (const auto& [name, line] : kinds) {
     const auto three = [&](Seconds PassPrice::*part) {
       return str(human(line.price[0].*part), ", ", human(line.price[1].*part), ", ", human(line.price[2].*part));
     };
     char text[200];
-    std::snprintf(text, sizeof text, "  %3d x %-16s %-34s %-26s %s\n", line.count, name.c_str(),
+    std::snprintf(text, sizeof text, "  %3d x %-16s %-34s %-26s %-26s %s\n", line.count, name.c_str(),
                   three(&PassPrice::compute).c_str(), plan.tp > 1 ? three(&PassPrice::tp).c_str() : "-",
-                  plan.cp > 1 ? three(&PassPrice::cp).c_str() : "-");
+                  plan.cp > 1 ? three(&PassPrice::cp).c_str() : "-",
+                  plan.ep * plan.etp > 1 ? three(&PassPrice::ep).c_str() : "-");
     out << text;
   }
   out << "  x " << M << " microbatches: compute " << human(t.compute + t.imbalance) << ", tp " << human(t.tp) << ", cp "
-      << human(t.cp) << "\n";
+      << human(t.cp) << ", ep " << human(t.ep) << "\n";
   if (plan.pp > 1) {
     const int v = std::max<int>(1, static_cast<int>(rank.stages.size()));
     const double ideal = (plan.pp - 1.0) / (static_cast<double>(v) * M);
@@ -179,7 +199,7 @@ void explain_strategies(std::ostream& out, const Request& r, Value& json) {
     const Bytes traffic = promised_bytes(program, f.worst, {}).total();
     const auto at = [&](MemoryTag tag) { return static_cast<double>(f.at_peak[static_cast<std::size_t>(tag)].value); };
     const Breakdown& t = f.time;
-    const Seconds exposed = t.tp + t.cp + t.dp + t.pipeline + t.bubble;
+    const Seconds exposed = t.tp + t.cp + t.ep + t.dp + t.pipeline + t.bubble;
     char line[200];
     std::snprintf(line, sizeof line, "%-12s %10.2f %9.2f %9.2f %11.2f %7.2f GB %8s  %s\n", s.name,
                   (at(MemoryTag::kParameters) + at(MemoryTag::kGathered)) / 1e9, at(MemoryTag::kGradients) / 1e9,
@@ -241,8 +261,6 @@ int run_explain(const Arguments& a) {
                                "--strategies --model llama3.1-8b --cluster h100-dgx --sequence 8192"),
                            ExitCode::kUsage);
     r.model = find_model(*a.value("--model"));
-    if (r.model.mixture.experts > 0 || r.model.latent.kv_rank > 0)
-      throw InvalidInput("sextant explain: mixtures of experts and latent attention are not planned by this build yet");
     r.cluster = find_cluster(*a.value("--cluster"));
     r.devices = r.cluster.most_devices();
     r.workload = {a.integer("--sequence", 0, 1, 1 << 24), 8, DType::kBf16};

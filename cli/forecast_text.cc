@@ -47,6 +47,8 @@ std::string words_of(const Plan& p) {
   degree("cp", p.cp);
   degree("tp", p.tp);
   if (p.sequence_parallel) out += " sp";
+  degree("ep", p.ep);
+  degree("etp", p.etp);
   degree("pp", p.pp);
   if (p.pp > 1) out += " " + p.schedule;
   if (p.pp > 1 && p.virtual_stages > 1) out += str(" V ", p.virtual_stages);
@@ -71,6 +73,8 @@ std::string plan_file_text(const std::string& model, const std::string& cluster,
   if (p.cp > 1) line("cp", p.cp), line("cp_slices", p.cp_slices == Slices::kZigzag ? "\"zigzag\"" : "\"contiguous\"");
   if (p.tp > 1) line("tp", p.tp);
   if (p.sequence_parallel) line("sequence_parallel", "true");
+  if (p.ep > 1) line("ep", p.ep);
+  if (p.etp > 1) line("etp", p.etp);
   line("zero", p.zero);
   if (p.zero >= 2) line("reduce", p.reduce == GradientReduce::kStep ? "\"step\"" : "\"microbatch\"");
   if (p.pp > 1) {
@@ -105,6 +109,7 @@ void print_forecast(std::ostream& out, const Forecast& f, const Workload& w, con
   line("compute", t.compute);
   line("tp, not hidden", t.tp);
   line("cp, not hidden", t.cp);
+  line("ep, not hidden", t.ep);
   line("dp, not hidden", t.dp);
   line("stage borders, not hidden", t.pipeline);
   line("bubble", t.bubble);
@@ -135,6 +140,8 @@ void set_plan(Value& v, const Plan& p) {
   v.set("cp", std::int64_t{p.cp});
   v.set("tp", std::int64_t{p.tp});
   v.set("pp", std::int64_t{p.pp});
+  v.set("ep", std::int64_t{p.ep});
+  v.set("etp", std::int64_t{p.etp});
   v.set("sequence_parallel", p.sequence_parallel);
   v.set("zero", std::int64_t{p.zero});
   v.set("schedule", p.schedule);
@@ -155,6 +162,7 @@ Value to_value(const Forecast& f, const Workload& w, const Plan& plan) {
   Value exposed{Value::Object{}};
   exposed.set("tp", t.tp.value);
   exposed.set("cp", t.cp.value);
+  exposed.set("ep", t.ep.value);
   exposed.set("dp", t.dp.value);
   exposed.set("pp", t.pipeline.value);
   v.set("exposed_s", std::move(exposed));

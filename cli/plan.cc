@@ -17,7 +17,8 @@ using Wishes = std::map<std::string, int>;
 
 // "tp=16,pp=4".
 Wishes read_wishes(const std::string& text, const std::string& option) {
-  static const std::vector<std::string> kKnown = {"tp", "cp", "pp", "dp", "zero", "virtual_stages", "microbatch_size"};
+  static const std::vector<std::string> kKnown = {
+      "tp", "cp", "pp", "dp", "ep", "etp", "zero", "virtual_stages", "microbatch_size"};
   Wishes out;
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
@@ -49,6 +50,8 @@ Space narrowed(const Request& request, Space space, const Wishes& wishes) {
   only("tp", space.tp);
   only("cp", space.cp);
   only("pp", space.pp);
+  only("ep", space.ep);
+  only("etp", space.etp);
   only("zero", space.zero);
   only("virtual_stages", space.virtual_stages);
   only("microbatch_size", space.microbatch_sizes);
@@ -116,9 +119,6 @@ Request read_request(const Arguments& a) {
                              printable(r.cluster.name, 60), "; use bf16"));
     r.model.product_type = ProductType::kFp8;
   }
-  if (r.model.mixture.experts > 0 || r.model.latent.kv_rank > 0)
-    throw InvalidInput(str(printable(*a.value("--model"), 60),
-                           ": mixtures of experts and latent attention are not planned by this build yet"));
   if (r.devices > r.cluster.most_devices())
     throw InvalidInput(str("sextant plan: ", printable(r.cluster.name, 60), " has at most ", r.cluster.most_devices(),
                            " devices, asked for ", r.devices));
@@ -281,7 +281,7 @@ const Command plan = {
      {"--global-batch", "B", "sequences of a step"},
      {"--global-batch-tokens", "T", "or its tokens: 16M is 16 x 1,048,576"},
      {"--precision", "P", "bf16 (with float32 gradients and master weights), fp8 (its products), or fp32"},
-     {"--only", "tp=8,...", "keeps to these: tp, cp, pp, dp, zero, virtual_stages, microbatch_size"},
+     {"--only", "tp=8,...", "keeps to these: tp, cp, pp, dp, ep, etp, zero, virtual_stages, microbatch_size"},
      {"--why-not", "tp=16,...", "the best plan of that kind, and what it loses by"},
      {"--top", "N", "so many plans in the table (5)"},
      {"--out", "FILE", "the best plan as a plan file"},

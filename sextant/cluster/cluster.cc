@@ -12,7 +12,7 @@ namespace sextant {
 namespace {
 
 constexpr double kGiga = 1e9, kTera = 1e12, kMicro = 1e-6, kGiB = 1 << 30;
-constexpr int kMostDevices = 1 << 24, kMostLevels = 6;
+constexpr int kMostDevices = 1 << 24;
 
 Device read_device(const Value& file, const std::string& name) {
   Fields f(file.find("device"), name, "[device]");
@@ -109,8 +109,8 @@ Cluster read_cluster(const std::string& text, const std::string& file) {
   Cluster c;
   c.name = std::filesystem::path(file).stem().string();
   const std::vector<std::string> names = f.texts("levels");
-  if (names.empty() || names.size() > kMostLevels)
-    f.fail("levels", str("names the levels of the network, inner to outer: between one and ", kMostLevels));
+  if (names.empty() || names.size() > Cluster::kMostLevels)
+    f.fail("levels", str("names the levels of the network, inner to outer: between one and ", Cluster::kMostLevels));
   f.finish();
   c.device = read_device(value, file);
   read_rates(value, file, c.device);

@@ -59,6 +59,7 @@ struct Level {
 };
 
 struct Cluster {
+  static constexpr std::size_t kMostLevels = 6;
   std::string name;
   Device device;
   std::vector<Level> levels;  ///< inner to outer

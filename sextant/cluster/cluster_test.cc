@@ -19,10 +19,10 @@ std::string message_of(const std::string& text) {
 }
 
 TEST(Cluster, EveryPresetIsReadAndWrittenBack) {
-  const std::vector<std::string> wanted = {"a100-dgx",     "ascend-910b", "b200-hgx", "cloudmatrix-384", "gb200-nvl72",
-                                           "gb300-nvl72",  "h100-dgx",    "h200-dgx", "h800-dgx",        "mi300x",
-                                           "this-machine", "tpu-8t",      "tpu-v4",   "tpu-v5e",         "tpu-v5p",
-                                           "tpu-v6e",      "tpu-v7",      "two-sites"};
+  const std::vector<std::string> wanted = {"a100-dgx",    "ascend-910b", "b200-hgx",     "b300-hgx", "cloudmatrix-384",
+                                           "gb200-nvl72", "gb300-nvl72", "h100-dgx",     "h200-dgx", "h800-dgx",
+                                           "mi300x",      "mi355x",      "this-machine", "tpu-8t",   "tpu-v4",
+                                           "tpu-v5e",     "tpu-v5p",     "tpu-v6e",      "tpu-v7",   "two-sites"};
   std::vector<std::string> names;
   for (const ClusterPreset& p : cluster_presets()) {
     names.push_back(p.name);

@@ -71,12 +71,12 @@ Seconds step_time(const Unit& unit, const Step& step, const MeshSizes& mesh, DTy
     return {time};
   }
   const double rate = device.bandwidth * device.memory_share;
-  const auto* linear = dynamic_cast<const Linear*>(step.op.get());
-  const ProductType type = linear ? linear->type : ProductType::kOwn;
+  const ProductType type = step.op->product_type();
   for (const Product& p : products) time += product_time(p, dtype, device, type).value;
   // The activations' side is read in its own type and written in fp8; weights are cast once for many microbatches.
   if (type == ProductType::kFp8)
-    time += products[0].m * products[0].k * static_cast<double>(size_of(dtype) + 1) / rate + device.launch.value;
+    time += products[0].m * products[0].k * products[0].count * static_cast<double>(size_of(dtype) + 1) / rate +
+            device.launch.value;
   const Work work = step.op->work(step.pass, in);
   if (const auto* head = dynamic_cast<const Head*>(step.op.get());
       products.empty() || (head && head->rule.stored_logits)) {

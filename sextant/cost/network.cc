@@ -1,6 +1,7 @@
 #include "sextant/cost/network.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -20,6 +21,9 @@ constexpr double kTreeShare = 0.92;
 // A call that the switches reduce (NVLS): measured end to end on eight H100.
 constexpr double kInNetworkBase = 25 * kMicro;
 
+// Of a binary tree of n: log2 n, rounded up.
+double depth(int n) { return n <= 1 ? 0 : std::bit_width(static_cast<unsigned>(n - 1)); }
+
 double all_reduce_factor(CollectiveKind kind) { return kind == CollectiveKind::kAllReduce ? 2 : 1; }
 
 }  // namespace
@@ -29,14 +33,14 @@ std::string_view name_of(Algorithm algorithm) {
   return names[static_cast<std::size_t>(algorithm)];
 }
 
-std::vector<int> Network::members(RankGroup group) const {
-  std::vector<int> out;
-  for (const Level& l : cluster_.levels) out.push_back(std::clamp(l.size / group.stride, 1, group.size));
-  out.back() = group.size;
+Network::Members Network::members(RankGroup group) const {
+  Members out;
+  for (const Level& l : cluster_.levels) out[out.count++] = std::clamp(l.size / group.stride, 1, group.size);
+  out[out.count - 1] = group.size;
   return out;
 }
 
-CollectiveTime Network::switched(CollectiveKind kind, double bytes, const std::vector<int>& members) const {
+CollectiveTime Network::switched(CollectiveKind kind, double bytes, const Members& members) const {
   const int n = members.back();
   const double ranks = n, moved = all_reduce_factor(kind) * (ranks - 1) / ranks * bytes;
   CollectiveTime best{{std::numeric_limits<double>::max()}};
@@ -68,8 +72,7 @@ CollectiveTime Network::switched(CollectiveKind kind, double bytes, const std::v
       const int within = l == 0 ? 1 : members[l - 1], domains = n / members[l], parts = n / within;
       const double hop = cluster_.levels[l].latency[p].value;
       ring_hops += (parts - domains) * hop;
-      tree_hops += l == 0 ? (members[0] - 1) * hop
-                          : std::ceil(std::log2(std::max(1, members[l] / within))) * hop * protocol.tree_hop;
+      tree_hops += l == 0 ? (members[0] - 1) * hop : depth(members[l] / within) * hop * protocol.tree_hop;
     }
     if (kind == CollectiveKind::kAllToAll) {
       // Messages to all others are on their way at once; each starts one behind the other.
@@ -142,12 +145,13 @@ CollectiveTime Network::collective(CollectiveKind kind, Bytes whole, RankGroup g
     out.time += cluster_.device.call;
     return out;
   }
-  const std::vector<int> in = members(group);
+  const Members in = members(group);
   if (in[0] == group.size) return torus(kind, bytes, group);
   if (in[0] == 1) return switched(kind, bytes, in);
   // A torus first, then the network between tori with what is left; an all-to-all sends over both at once.
   const RankGroup within{group.stride, in[0]};
-  std::vector<int> across(in.size(), 1);
+  Members across = in;
+  across[0] = 1;
   for (std::size_t l = 1; l < in.size(); ++l) across[l] = in[l] / in[0];
   const CollectiveTime inner = torus(kind, bytes, within);
   const double left = kind == CollectiveKind::kAllToAll ? bytes : bytes / in[0];

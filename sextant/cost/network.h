@@ -48,8 +48,16 @@ class Network {
 
  private:
   /// Members of the group within one domain of each level.
-  std::vector<int> members(RankGroup group) const;
-  CollectiveTime switched(CollectiveKind kind, double bytes, const std::vector<int>& members) const;
+  struct Members {
+    std::array<int, Cluster::kMostLevels> in_level{};
+    std::size_t count = 0;
+    std::size_t size() const { return count; }
+    int operator[](std::size_t level) const { return in_level[level]; }
+    int& operator[](std::size_t level) { return in_level[level]; }
+    int back() const { return in_level[count - 1]; }
+  };
+  Members members(RankGroup group) const;
+  CollectiveTime switched(CollectiveKind kind, double bytes, const Members& members) const;
   CollectiveTime torus(CollectiveKind kind, double bytes, RankGroup group) const;
   const Cluster& cluster_;
 };

@@ -25,7 +25,7 @@ PassPrice price_pass(const Unit& unit, const std::vector<Step>& steps, const Mes
   for (const Step& step : steps) price.compute += step_time(unit, step, mesh, gradient_dtype, network.cluster().device);
   for (const NamedTraffic& named : traffic(unit, steps, mesh)) {
     const Traffic& t = named.traffic;
-    (t.axis == Axis::kTp ? price.tp : price.cp) += traffic_time(t, mesh, network);
+    (t.axis == Axis::kTp ? price.tp : t.axis == Axis::kCp ? price.cp : price.ep) += traffic_time(t, mesh, network);
   }
   // Ranks that meet within the pass wait for the slowest of them, each time for what they did since the last.
   const auto wait = [&](Seconds& axis, int n) {
@@ -33,13 +33,14 @@ PassPrice price_pass(const Unit& unit, const std::vector<Step>& steps, const Mes
   };
   wait(price.tp, mesh[Axis::kTp]);
   wait(price.cp, mesh[Axis::kCp]);
+  wait(price.ep, mesh[Axis::kEp] * mesh[Axis::kEtp]);
   return price;
 }
 
 }  // namespace
 
 RankGroup ranks_of(Group group, const MeshSizes& mesh) {
-  const int tp = mesh[Axis::kTp], cp = mesh[Axis::kCp];
+  const int tp = mesh[Axis::kTp], cp = mesh[Axis::kCp], ep = mesh[Axis::kEp], etp = mesh[Axis::kEtp];
   switch (group) {
     case Group::kTensor:
       return {1, tp};
@@ -50,6 +51,12 @@ RankGroup ranks_of(Group group, const MeshSizes& mesh) {
       return {tp, size_of(group, mesh)};
     case Group::kReplicas:
       return {tp * cp * mesh[Axis::kDpShard], mesh[Axis::kDpReplicate]};
+    case Group::kExpertTensor:
+      return {1, etp};
+    case Group::kExpert:
+      return {etp, ep};
+    case Group::kExpertZero:
+      return {etp * ep, mesh[Axis::kEdp]};
     case Group::kCopies:
     case Group::kHolders:
     case Group::kWorld:
@@ -61,8 +68,7 @@ RankGroup ranks_of(Group group, const MeshSizes& mesh) {
 Seconds traffic_time(const Traffic& t, const MeshSizes& mesh, const Network& network) {
   const int n = mesh[t.axis];
   if (n == 1 || t.calls == 0) return {};
-  check(t.axis == Axis::kTp || t.axis == Axis::kCp, "layers talk over tp and cp");
-  const RankGroup group = ranks_of(t.axis == Axis::kTp ? Group::kTensor : Group::kContext, mesh);
+  const RankGroup group = ranks_of(group_along(t.axis), mesh);
   const Bytes call{whole_of(t.kind, t.bytes, n).value / t.calls};
   return {network.collective(t.kind, call, group).time.value * t.calls};
 }
@@ -75,16 +81,16 @@ UnitPrice price_unit(const Unit& unit, const MeshSizes& mesh, DType gradient_dty
 
 BucketPrice price_bucket(const Program& program, const Bucket& bucket, const Network& network) {
   const MeshSizes& mesh = program.mesh;
-  const RankGroup zero = ranks_of(Group::kZero, mesh);
+  const RankGroup zero = ranks_of(zero_group(bucket.grid), mesh);
+  const int stage = program.zero_of(bucket);
   const std::int64_t element = size_of(program.gradient_dtype);
   const Bytes parameters{bucket.elements * size_of(program.dtype)}, gradients{bucket.elements * element};
   BucketPrice price;
   price.gather = network.collective(CollectiveKind::kAllGather, parameters, zero).time;
   price.reduce =
-      network
-          .collective(program.zero == 0 ? CollectiveKind::kAllReduce : CollectiveKind::kReduceScatter, gradients, zero)
+      network.collective(stage == 0 ? CollectiveKind::kAllReduce : CollectiveKind::kReduceScatter, gradients, zero)
           .time;
-  const std::int64_t share = program.zero > 0 ? zero.size : 1;
+  const std::int64_t share = stage > 0 ? zero.size : 1;
   for (const RestSum& sum : bucket.rest) {
     const Bytes bytes{(sum.end - sum.begin) * element / share};
     RankGroup group;

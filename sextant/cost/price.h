@@ -10,12 +10,12 @@ double greatest_of(int n);
 
 /// What a pass of a unit takes on one rank. Its collectives start and end within it, so nothing hides them.
 struct PassPrice {
-  Seconds compute, tp, cp;
-  Seconds total() const { return compute + tp + cp; }
+  Seconds compute, tp, cp, ep;  ///< ep: over ep and etp
+  Seconds total() const { return compute + tp + cp + ep; }
 };
 using UnitPrice = std::array<PassPrice, 3>;  ///< F, I, W
 
-/// Ranks are laid out tp innermost, then cp, dp_shard, dp_replicate, pp.
+/// Ranks are laid out tp innermost, then cp, dp_shard, dp_replicate, pp; for experts etp, ep, edp in their place.
 RankGroup ranks_of(Group group, const MeshSizes& mesh);
 
 /// What a pass's collective takes, all its calls.

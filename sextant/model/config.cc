@@ -76,6 +76,12 @@ bool ModelConfig::is_mixture(std::int64_t layer) const {
          std::find(mixture.also_dense.begin(), mixture.also_dense.end(), layer) == mixture.also_dense.end();
 }
 
+bool ModelConfig::has_dense_ffn() const {
+  for (std::int64_t layer = 0; layer < layers; ++layer)
+    if (!is_mixture(layer)) return true;
+  return false;
+}
+
 int ModelConfig::layer_kind(std::int64_t layer) const {
   const bool windowed = !slides.empty() && slides[static_cast<std::size_t>(layer)];
   return (is_mixture(layer) ? 2 : 0) + (windowed ? 1 : 0);

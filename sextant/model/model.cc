@@ -16,6 +16,7 @@
 #include "sextant/ops/dispatch.h"
 #include "sextant/ops/dropout.h"
 #include "sextant/ops/embedding.h"
+#include "sextant/ops/expert_bias.h"
 #include "sextant/ops/geglu.h"
 #include "sextant/ops/gelu.h"
 #include "sextant/ops/grouped_linear.h"
@@ -195,11 +196,11 @@ class ModelBuilder {
     return b.apply(std::make_shared<Linear>(c_.product_type), {f, w}, prefix + "down");
   }
 
-  OpPtr gate() const {
+  OpPtr gate(RowWeights weights = RowWeights::kNone) const {
     constexpr double kClampedLimit = 7;
-    if (c_.ffn == Ffn::kGeglu) return std::make_shared<Geglu>();
-    if (c_.ffn == Ffn::kClampedSwiglu) return std::make_shared<ClampedSwiglu>(kClampedLimit);
-    return std::make_shared<Swiglu>();
+    if (c_.ffn == Ffn::kGeglu) return std::make_shared<Geglu>(weights);
+    if (c_.ffn == Ffn::kClampedSwiglu) return std::make_shared<ClampedSwiglu>(kClampedLimit, weights);
+    return std::make_shared<Swiglu>(weights);
   }
 
   int mixture(LayerBuilder& b, int x) const {
@@ -211,19 +212,22 @@ class ModelBuilder {
     std::vector<int> in{x, matrix(b, "router", "router.w", {experts, width}, c_.initial_deviation)};
     if (m.biases) in.push_back(bias("router", {experts}));
     const int weights = b.apply(std::make_shared<Router>(m.router, m.biases), in, "router"), chosen = weights + 1;
-    const int rows = b.apply(std::make_shared<Dispatch>(), {x, chosen}, "dispatch");
+    const auto dispatch = std::make_shared<Dispatch>(m.experts, m.imbalance);
+    const int rows = b.apply(dispatch, {x, chosen}, "dispatch");
+    const int row_weights = b.apply(dispatch, {weights, chosen}, "dispatch_weights");
     const auto product = [&](const std::string& what, int from, Dims w, bool with_bias, double deviation) {
-      std::vector<int> parts{from, matrix(b, what, what + ".w", w, deviation, 2), chosen};
+      std::vector<int> parts{from, matrix(b, what, what + ".w", w, deviation, 2)};
       if (with_bias) parts.push_back(bias(what, {w[0], w[1]}));
-      return b.apply(std::make_shared<GroupedLinear>(), parts, what);
+      return b.apply(std::make_shared<GroupedLinear>(c_.product_type), parts, what);
     };
     const int up = product("expert_up", rows, {experts, inner, width}, m.biases, c_.initial_deviation);
     const int gated_rows = product("expert_gate", rows, {experts, inner, width}, m.biases, c_.initial_deviation);
-    const int act = b.apply(gate(), {gated_rows, up}, "expert_act");
-    const int down = product("expert_down", act, {experts, width, inner}, false, branch_deviation_);
-    std::vector<int> visits{down, weights, chosen};
-    if (m.biases) visits.push_back(bias("expert_down", {experts, width}));
-    const int routed = b.apply(std::make_shared<Combine>(), visits, "combine");
+    const int act = b.apply(gate(RowWeights::kGiven), {gated_rows, up, row_weights}, "expert_act");
+    int down = product("expert_down", act, {experts, width, inner}, false, branch_deviation_);
+    if (m.biases)
+      down = b.apply(std::make_shared<ExpertBias>(), {down, bias("expert_down", {experts, width}), row_weights},
+                     "expert_bias");
+    const int routed = b.apply(std::make_shared<Combine>(), {down, chosen}, "combine");
     if (m.shared_width == 0) return routed;
     return b.apply(std::make_shared<Add>(), {routed, gated(b, x, "shared_", m.shared_width, false)}, "experts");
   }
@@ -246,6 +250,7 @@ class ModelBuilder {
                  int layer) const {
     Parameter p;
     p.spec = {.name = name, .dims = std::move(dims)};
+    if (what.rfind("expert_", 0) == 0) p.spec.grid = Grid::kExpert;
     if (family_.tensor) p.file.name = family_.tensor(what, part, layer);
     return p;
   }

@@ -29,7 +29,8 @@ struct MixtureConfig {
   std::int64_t period = 1;               ///< every so-many-th layer behind them is a mixture
   std::vector<std::int64_t> also_dense;  ///< and these are not
   RouterRule router;
-  bool biases = false;  ///< of router and experts
+  bool biases = false;   ///< of router and experts
+  double imbalance = 1;  ///< rows of the rank that has most, of the mean: what its experts take and hold
 };
 /// Multi-head latent attention (DeepSeek-V2); widths of the head's parts and of the latents.
 struct LatentConfig {
@@ -72,6 +73,7 @@ struct ModelConfig {
   Value source;               ///< the config.json it was read from, written back beside saved weights
 
   bool is_mixture(std::int64_t layer) const;
+  bool has_dense_ffn() const;  ///< whether any layer has an ffn that is no mixture
   /// Layers of the same kind differ in their names only.
   int layer_kind(std::int64_t layer) const;
   /// Why it is only lowered, planned and simulated so far; "" if it trains.

@@ -7,7 +7,8 @@ namespace sextant {
 /// one shape.
 class ClampedSwiglu final : public Gate {
  public:
-  explicit ClampedSwiglu(double most) : Gate(10, 20), limit(most) {}
+  explicit ClampedSwiglu(double most, RowWeights row_weights = RowWeights::kNone)
+      : Gate(10, 20, row_weights), limit(most) {}
   std::string_view kind() const override { return "clamped_swiglu"; }
   const double limit;
 };

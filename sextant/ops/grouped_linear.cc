@@ -5,32 +5,34 @@
 namespace sextant {
 
 std::vector<TensorSpec> GroupedLinear::outputs(std::span<const TensorSpec> in) const {
-  check(in.size() == 3 || in.size() == 4, "a grouped linear takes x, w, experts and perhaps b");
-  check(in[1].dims[0].dim == 'E', "the experts are the first dim of w");
-  TensorSpec y{.dtype = in[0].dtype};
+  check(in.size() == 2 || in.size() == 3, "a grouped linear takes x, w and perhaps b");
+  check(in[0].dims[0].dim == 'E' && in[1].dims[0].dim == 'E', "the experts are the first dim of x and w");
+  TensorSpec y{.dims = {in[0].dims[0]}, .dtype = in[0].dtype, .grid = in[0].grid};
   for (const Extent& e : in[0].dims)
     if (!in[1].has(e.dim)) y.dims.push_back(e);
   for (const Extent& e : in[1].dims)
-    if (!in[0].has(e.dim) && e.dim != 'E') y.dims.push_back(e);
+    if (!in[0].has(e.dim)) y.dims.push_back(e);
   return {y};
 }
 
 std::variant<Row, Refusal> GroupedLinear::row(std::span<const TensorSpec> in, Axis axis, CpKind) const {
   const Placement x = in[0].on(axis), w = in[1].on(axis), R = replicate();
-  const bool has_bias = in.size() == 4;
+  const bool has_bias = in.size() == 3;
   Row row;
-  if (w.kind == Kind::kShard && w.dim == 'E') return Refusal{"experts over an axis need a dispatch over it"};
-  if (w.kind == Kind::kShard && in[0].has(w.dim)) {
-    if (has_bias) return Refusal{"a product over a split dim yields a sum and cannot carry a bias; combine carries it"};
-    row = {{shard(w.dim), w, R}, {partial()}};
+  if (w.kind == Kind::kShard && w.dim == 'E') {
+    row = {{w, w}, {w}};
+    if (has_bias) row.in.push_back(w);
+  } else if (w.kind == Kind::kShard && in[0].has(w.dim)) {
+    if (has_bias) return Refusal{"a product over a split dim yields a sum and cannot carry a bias; use expert_bias"};
+    row = {{shard(w.dim), w}, {partial()}};
   } else if (w.kind == Kind::kShard) {
-    row = {{copied(), w, R}, {w}};
+    row = {{copied(), w}, {w}};
     if (has_bias) row.in.push_back(w);
   } else if (x.kind == Kind::kShard && !in[1].has(x.dim)) {
-    row = {{x, copied(), x}, {x}};
+    row = {{x, copied()}, {x}};
     if (has_bias) row.in.push_back(copied());
   } else {
-    row = {{R, R, R}, {R}};
+    row = {{R, R}, {R}};
     if (has_bias) row.in.push_back(R);
   }
   return row;

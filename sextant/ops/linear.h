@@ -3,9 +3,6 @@
 
 namespace sextant {
 
-/// What a product multiplies in: the type of its tensors, or fp8, into which both sides are cast first. Priced only.
-enum class ProductType : std::uint8_t { kOwn, kFp8 };
-
 /// y = x w^T (+ b). Inputs: x, w, optionally b. Dims that x and w share are contracted and stand last in both, in the
 /// same order; the other dims of w come first and are those of b and the last of y: x[B S D] w[H K D] -> y[B S H K].
 class Linear final : public Op {
@@ -16,6 +13,7 @@ class Linear final : public Op {
   std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind) const override;
   Needs needs(Pass pass) const override;
   bool is_product() const override { return true; }
+  ProductType product_type() const override { return type; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;
   std::vector<Product> products(Pass pass, std::span<const TensorSpec> local) const override;
   Pass gradient_pass(int input) const override { return input == 0 ? Pass::kI : Pass::kW; }

@@ -61,6 +61,9 @@ struct Work {
   Work& operator+=(const Work& o);
 };
 
+/// What a product multiplies in: the type of its tensors, or fp8, into which both sides are cast first. Priced only.
+enum class ProductType : std::uint8_t { kOwn, kFp8 };
+
 /// `count` matrix products of [m k] and [k n].
 struct Product {
   double m = 0, n = 0, k = 0, count = 1;
@@ -93,6 +96,7 @@ class Op {
   virtual std::vector<Product> products(Pass, std::span<const TensorSpec>) const { return {}; }
   /// Whether its FLOPs count as the model's in published utilisations: products and attention.
   virtual bool is_product() const { return false; }
+  virtual ProductType product_type() const { return ProductType::kOwn; }
   /// Calls that the collectives inside a kernel are made in; `local` are the inputs as the rank holds them.
   virtual int inside_calls(std::span<const TensorSpec>) const { return 1; }
   /// Workspace that the kernels of this pass use, bytes on a rank of `threads` threads.

@@ -1,6 +1,7 @@
 #pragma once
 // Named dims and placements: the vocabulary of the placement calculus (docs/placements.md).
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -12,7 +13,8 @@
 namespace sextant {
 
 /// 'B' batch, 'S' sequence, 'D' width, 'H' heads, 'G' kv heads, 'K' head width, 'F' ffn, 'V' vocabulary, 'T' rows of a
-/// position table, 'C' keys that scores are for. A new op may bring a new letter.
+/// position table, 'C' keys that scores are for; 'E' experts, 'A' experts that a token visits, 'X' rows of an expert.
+/// A new op may bring a new letter.
 using Dim = char;
 
 enum class Kind : std::uint8_t {
@@ -27,7 +29,7 @@ struct Placement {
   Kind kind = Kind::kReplicate;
   Dim dim = 0;              ///< kShard: which dim
   std::int32_t copies = 1;  ///< kShard: so many neighbours hold the same slice, each for other work (kv heads < tp)
-  bool operator==(const Placement&) const = default;
+  auto operator<=>(const Placement&) const = default;
 };
 constexpr Placement replicate() { return {}; }
 constexpr Placement copied() { return {Kind::kCopied}; }
@@ -49,6 +51,16 @@ enum class Grid : std::uint8_t { kDense, kExpert };
 constexpr std::array<Axis, 4> axes_of(Grid grid) {
   if (grid == Grid::kDense) return {Axis::kDpReplicate, Axis::kDpShard, Axis::kCp, Axis::kTp};
   return {Axis::kDpReplicate, Axis::kEdp, Axis::kEp, Axis::kEtp};
+}
+constexpr bool has(Grid grid, Axis axis) {
+  for (const Axis a : axes_of(grid))
+    if (a == axis) return true;
+  return false;
+}
+/// An axis's place in the order of its grid.
+constexpr std::size_t index_of(Axis axis) {
+  const auto a = static_cast<std::size_t>(axis);
+  return a < 4 ? a : a - 3;
 }
 /// One placement per axis of the grid, outer axis first: that is how slices of one dim nest.
 using Placements = std::array<Placement, 4>;

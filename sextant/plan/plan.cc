@@ -6,9 +6,11 @@
 #include "sextant/base/errors.h"
 #include "sextant/plan/context_parallel.h"
 #include "sextant/plan/data_parallel.h"
+#include "sextant/plan/expert_parallel.h"
 #include "sextant/plan/pipeline_parallel.h"
 #include "sextant/plan/sequence_parallel.h"
 #include "sextant/plan/tensor_parallel.h"
+#include "sextant/plan/violations.h"
 
 namespace sextant {
 
@@ -18,6 +20,7 @@ MeshSizes mesh_of(const Plan& plan) {
   mesh[Axis::kDpShard] = plan.dp_shard;
   mesh[Axis::kCp] = plan.cp;
   mesh[Axis::kTp] = plan.tp;
+  mesh[Axis::kEdp] = plan.edp(), mesh[Axis::kEp] = plan.ep, mesh[Axis::kEtp] = plan.etp;
   return mesh;
 }
 
@@ -29,6 +32,7 @@ Rules rules_of(const Plan& plan) {
   add(data_parallel_rules());
   add(context_parallel_rules());
   add(tensor_parallel_rules());
+  add(expert_parallel_rules());
   if (plan.sequence_parallel) add(sequence_parallel_rules());
   rules.cp_kind = plan.cp_kind;
   if (plan.cp > 1) rules.cp_slices = plan.cp_slices;
@@ -45,19 +49,6 @@ DType dtype_named(const std::string& precision) {
   return precision == "fp64" ? DType::kF64 : precision == "bf16" ? DType::kBf16 : DType::kF32;
 }
 
-// The divisors of `whole` next to `wanted`: "2 or 4".
-std::string nearest_divisors(std::int64_t whole, std::int64_t wanted) {
-  std::int64_t below = 1, above = whole;
-  for (std::int64_t d = 1; d * d <= whole; ++d) {
-    if (whole % d) continue;
-    for (const std::int64_t divisor : {d, whole / d}) {
-      if (divisor <= wanted) below = std::max(below, divisor);
-      if (divisor >= wanted) above = std::min(above, divisor);
-    }
-  }
-  return below == above ? str(below) : str(below, " or ", above);
-}
-
 std::string to_text(const std::vector<int>& numbers) {
   std::vector<std::string> words;
   for (const int n : numbers) words.push_back(std::to_string(n));
@@ -67,63 +58,58 @@ std::string to_text(const std::vector<int>& numbers) {
 }  // namespace
 
 std::vector<std::string> violations(const Plan& plan, const ModelConfig& model, const Workload& workload) {
-  std::vector<std::string> out;
-  const auto must_divide = [&](const char* degree, std::int64_t wanted, const char* what, std::int64_t whole) {
-    if (whole % wanted != 0)
-      out.push_back(str(degree, " = ", wanted, " does not divide ", what, " = ", whole,
-                        "; nearest valid: ", nearest_divisors(whole, wanted)));
-  };
-  must_divide("tp", plan.tp, "the attention heads", model.heads);
+  Violations out;
+  out.must_divide("tp", plan.tp, "the attention heads", model.heads);
   if (model.kv_heads >= plan.tp)
-    must_divide("tp", plan.tp, "the kv heads", model.kv_heads);
+    out.must_divide("tp", plan.tp, "the kv heads", model.kv_heads);
   else if (plan.tp % model.kv_heads != 0)
-    out.push_back(str("tp = ", plan.tp, " is no multiple of the kv heads = ", model.kv_heads));
-  must_divide("tp", plan.tp, "the ffn width", model.ffn_width);
+    out.add(str("tp = ", plan.tp, " is no multiple of the kv heads = ", model.kv_heads));
+  if (model.has_dense_ffn()) out.must_divide("tp", plan.tp, "the ffn width", model.ffn_width);
   if (model.vocabulary < plan.tp)
-    out.push_back(
-        str("tp = ", plan.tp, " is more than the vocabulary = ", model.vocabulary, "; at most ", model.vocabulary));
+    out.add(str("tp = ", plan.tp, " is more than the vocabulary = ", model.vocabulary, "; at most ", model.vocabulary));
   if (plan.cp > 1 && plan.cp_slices == Slices::kZigzag)
-    must_divide("2 cp (zigzag)", 2 * plan.cp, "the sequence", workload.sequence);
+    out.must_divide("2 cp (zigzag)", 2 * plan.cp, "the sequence", workload.sequence);
   else
-    must_divide("cp", plan.cp, "the sequence", workload.sequence);
+    out.must_divide("cp", plan.cp, "the sequence", workload.sequence);
   if (plan.cp_kind == CpKind::kUlysses)
-    must_divide("cp (ulysses)", plan.cp, "the kv heads of one tp rank",
-                std::max<std::int64_t>(1, model.kv_heads / plan.tp));
+    out.must_divide("cp (ulysses)", plan.cp, "the kv heads of one tp rank",
+                    std::max<std::int64_t>(1, model.kv_heads / plan.tp));
   if (plan.cp_kind == CpKind::kRing && plan.cp > 1)
-    out.push_back("cp_kind = \"ring\" is not lowered yet; use \"all_gather\" or \"ulysses\"");
+    out.add("cp_kind = \"ring\" is not lowered yet; use \"all_gather\" or \"ulysses\"");
   if (plan.sequence_parallel) {
-    if (plan.tp == 1) out.push_back("sequence_parallel needs tp > 1; with tp = 1 there is nothing to split: remove it");
-    must_divide("cp·tp", std::int64_t{plan.cp} * plan.tp, "the sequence", workload.sequence);
+    if (plan.tp == 1) out.add("sequence_parallel needs tp > 1; with tp = 1 there is nothing to split: remove it");
+    out.must_divide("cp·tp", std::int64_t{plan.cp} * plan.tp, "the sequence", workload.sequence);
   }
   const std::vector<std::string> of_schedule = schedule_violations(plan);
-  out.insert(out.end(), of_schedule.begin(), of_schedule.end());
+  out.add(of_schedule);
+  out.add(expert_violations(plan, model, workload.sequence));
   if (of_schedule.empty()) {
     const int num_stages = num_stages_of(plan), num_units = static_cast<int>(model.layers) + 2;
     const auto sum = std::accumulate(plan.stages.begin(), plan.stages.end(), std::int64_t{0});
     if (num_units < num_stages)
-      out.push_back(str("the schedule has ", num_stages, " stages, and the model ", num_units, " units (", model.layers,
-                        " layers, embedding, head): some would be empty; at most ", num_units, " stages"));
+      out.add(str("the schedule has ", num_stages, " stages, and the model ", num_units, " units (", model.layers,
+                  " layers, embedding, head): some would be empty; at most ", num_units, " stages"));
     else if (!plan.stages.empty() && (static_cast<int>(plan.stages.size()) != num_stages || sum != num_units))
-      out.push_back(str("stages has ", plan.stages.size(), " entries with ", sum, " units, but the schedule has ",
-                        num_stages, " stages, and the model ", num_units, " units (embedding, ", model.layers,
-                        " layers, head); valid: stages = ", to_text(balanced_stages(num_units, num_stages))));
+      out.add(str("stages has ", plan.stages.size(), " entries with ", sum, " units, but the schedule has ", num_stages,
+                  " stages, and the model ", num_units, " units (embedding, ", model.layers,
+                  " layers, head); valid: stages = ", to_text(balanced_stages(num_units, num_stages))));
   }
   if (plan.reduce == GradientReduce::kMicrobatch && plan.zero < 2)
-    out.push_back(str("reduce = \"microbatch\" with zero = ", plan.zero,
-                      ": whole gradients are kept anyway, and are reduced once; use reduce = \"step\" or zero = 2"));
+    out.add(str("reduce = \"microbatch\" with zero = ", plan.zero,
+                ": whole gradients are kept anyway, and are reduced once; use reduce = \"step\" or zero = 2"));
   if (plan.recompute.layers >= 0 && !plan.recompute.any())
-    out.push_back("recompute_layers without recompute; set recompute = \"full\" or a list of ops");
+    out.add("recompute_layers without recompute; set recompute = \"full\" or a list of ops");
   if (workload.sequence > model.max_positions)
-    out.push_back(str("sequence = ", workload.sequence, " is longer than the model's positions = ", model.max_positions,
-                      "; at most ", model.max_positions));
+    out.add(str("sequence = ", workload.sequence, " is longer than the model's positions = ", model.max_positions,
+                "; at most ", model.max_positions));
   const std::int64_t made = plan.microbatch_size * plan.num_microbatches * plan.data_ranks();
   if (made != workload.global_batch) {
     const std::int64_t below = workload.global_batch / made * made;
-    out.push_back(str("global_batch = ", workload.global_batch, " is not microbatch_size ", plan.microbatch_size, " x ",
-                      plan.data_ranks(), " data-parallel ranks x num_microbatches ", plan.num_microbatches, " = ", made,
-                      "; nearest valid: global_batch = ", below > 0 ? str(below, " or ") : "", below + made));
+    out.add(str("global_batch = ", workload.global_batch, " is not microbatch_size ", plan.microbatch_size, " x ",
+                plan.data_ranks(), " data-parallel ranks x num_microbatches ", plan.num_microbatches, " = ", made,
+                "; nearest valid: global_batch = ", below > 0 ? str(below, " or ") : "", below + made));
   }
-  return out;
+  return out.take();
 }
 
 void validate(const Plan& plan, const ModelConfig& model, const Workload& workload, const std::string& file) {
@@ -172,15 +158,16 @@ Recompute read_recompute(Fields& f) {
 
 Plan read_plan(const Value& run, const std::string& file, const Workload& workload, int ranks) {
   Fields f(run.find("plan"), file, "[plan]");
-  // Known fields of a plan that this runtime does not run: said by name, rather than guessed to be another one.
-  for (const char* key : {"ep", "etp", "rank_order"})
-    if (f.has(key)) f.fail(key, "is not offered by this build yet; leave it out");
+  // A known field that is not offered is said by name, rather than guessed to be another one.
+  if (f.has("rank_order")) f.fail("rank_order", "is not offered by this build yet; leave it out");
   Plan p;
   const auto degree = [&](const char* key) { return static_cast<int>(f.integer_or(key, 1, 1, 1 << 20)); };
   p.dp_replicate = degree("dp_replicate");
   p.cp = degree("cp");
   p.tp = degree("tp");
   p.pp = degree("pp");
+  p.ep = degree("ep");
+  p.etp = degree("etp");
   constexpr std::int64_t kMostRanks = 1 << 24, kMostMicrobatches = 1 << 14;
   const auto limit = [&](std::int64_t ranks_so_far, const char* key) {
     if (ranks_so_far > kMostRanks)

@@ -1,5 +1,6 @@
 #pragma once
 // How a model is split over ranks.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct Workload {
 /// [plan] of a run file; all else is derived from it. Plain data parallelism is dp_shard.
 struct Plan {
   int dp_replicate = 1, dp_shard = 1, cp = 1, tp = 1, pp = 1;
+  int ep = 1, etp = 1;  ///< the ranks of dp_shard x cp x tp read as edp x ep x etp by experts
   bool sequence_parallel = false;
   CpKind cp_kind = CpKind::kAllGather;
   Slices cp_slices = Slices::kContiguous;
@@ -45,6 +47,10 @@ struct Plan {
 
   int num_ranks() const { return dp_replicate * dp_shard * cp * tp * pp; }
   int data_ranks() const { return dp_replicate * dp_shard; }
+  /// Ranks that hold the same experts and have rows of their own; a plan is valid if ep x etp divides the ranks.
+  int edp() const {
+    return static_cast<int>(std::max<std::int64_t>(1, std::int64_t{dp_shard} * cp * tp / (std::int64_t{ep} * etp)));
+  }
 };
 
 MeshSizes mesh_of(const Plan& plan);

@@ -49,6 +49,11 @@ ModelConfig read_model(const Value& run, const std::string& file, std::string& m
   model.head.stored_logits = f.one_of_or("logits", "chunked", {"chunked", "stored"}) == "stored";
   model.head.label_smoothing = f.number_or("label_smoothing", 0, 0, 0.95);
   model.head.z_loss = f.number_or("z_loss", 0, 0, 1);
+  if (f.has("expert_imbalance")) {
+    if (model.mixture.experts == 0) f.fail("expert_imbalance", "the model has no experts; leave it out");
+    model.mixture.imbalance = f.number("expert_imbalance", 1, 1e6);
+  }
+  f.known("expert_imbalance");
   f.finish();
   return model;
 }

@@ -19,7 +19,7 @@ struct Request {
 
 /// What is tried: every combination of these lists.
 struct Space {
-  std::vector<int> tp, cp, pp, virtual_stages, zero;
+  std::vector<int> tp, cp, pp, ep{1}, etp{1}, virtual_stages, zero;
   /// With ZeRO 3 and no pipeline also replicas of shards that fill a level of so many devices (HSDP), so that gathers
   /// stay within it.
   std::vector<int> shard_levels;
@@ -29,19 +29,23 @@ struct Space {
   /// Gradients that are summed over the zero axes leave in buckets of this size.
   Bytes bucket{256'000'000};
 };
-/// All degrees that divide the devices and that the model takes, cp as long as 1,024 tokens a rank are left; schedules
+/// All degrees that divide the devices and that the model takes, cp as long as 1,024 tokens a rank are left, etp within
+/// the innermost level; schedules
 /// 1f1b, interleaved, zb-h1, zb-v; no recomputation, that of norms and activations, and full; ZeRO 0 to 3, and 3 within
 /// each level but the outermost.
 Space space_of(const Request& request);
 
 /// A plan by its numbers: what the closed form prices.
 struct Candidate {
-  std::int32_t dp = 1, tp = 1, cp = 1, pp = 1, virtual_stages = 1, zero = 0;
+  std::int32_t dp = 1, tp = 1, cp = 1, pp = 1, ep = 1, etp = 1, virtual_stages = 1, zero = 0;
   std::int32_t replicas = 1;                 ///< of dp, those that do not shard
   std::int32_t schedule = 0, recompute = 0;  ///< in Space
   std::int32_t microbatch_size = 1, num_microbatches = 1;
   float bound = 0;   ///< seconds: no schedule of this plan ends sooner
   float memory = 0;  ///< bytes: at least so many on the coordinate that needs most
+  /// Ranks that share dense parameters and experts, if they are sharded.
+  int shards() const { return dp / replicas * cp; }
+  int expert_shards() const { return shards() * tp / (ep * etp); }
 };
 Plan plan_of(const Candidate& candidate, const Space& space);
 

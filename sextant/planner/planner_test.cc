@@ -19,6 +19,15 @@ ModelConfig dense(std::int64_t layers, std::int64_t width = 2048) {
   return c;
 }
 
+// Experts in every second layer behind the first, one of them shared.
+ModelConfig mixture(std::int64_t layers) {
+  ModelConfig c = dense(layers);
+  c.family = "qwen3_moe";
+  c.mixture = {
+      .experts = 16, .expert_width = 1024, .shared_width = 1024, .first_dense = 1, .period = 2, .router = {.top_k = 4}};
+  return c;
+}
+
 // Every combination that the search would look at.
 std::vector<Candidate> candidates_of(const Request& r, const Space& s) {
   std::vector<Candidate> out;
@@ -44,11 +53,15 @@ std::vector<Candidate> candidates_of(const Request& r, const Space& s) {
                   c.num_microbatches = static_cast<std::int32_t>(r.workload.global_batch / (dp * size));
                   const bool fixed = s.schedules[kind] == "1f1b" || s.schedules[kind] == "zb-h1";
                   if (fixed ? v != 1 : s.schedules[kind] == "zb-v" ? v != 2 : v < 2) continue;
-                  out.push_back(c);
-                  for (const int level : s.shard_levels)
-                    if (const int shards = level / (tp * cp);
-                        zero == 3 && shards > 1 && shards < dp && dp % shards == 0)
-                      c.replicas = dp / shards, out.push_back(c);
+                  for (const int ep : s.ep)
+                    for (const int etp : s.etp) {
+                      c.ep = ep, c.etp = etp, c.replicas = 1;
+                      if (dp * cp * tp % (ep * etp) == 0) out.push_back(c);
+                      for (const int level : s.shard_levels)
+                        if (const int shards = level / (tp * cp);
+                            zero == 3 && shards > 1 && shards < dp && dp % shards == 0 && level % (ep * etp) == 0)
+                          c.replicas = dp / shards, out.push_back(c);
+                    }
                 }
   return out;
 }
@@ -57,9 +70,12 @@ TEST(Bounds, AreBelowWhatIsSimulated) {
   std::mt19937 random(7);
   int seen = 0;
   for (const char* cluster : {"h100-dgx", "a100-dgx", "tpu-v5p", "two-sites", "this-machine"})
-    for (const auto& [layers, devices, sequence, batch] :
-         {std::tuple{6, 16, 4096, 64}, {14, 32, 2048, 96}, {30, 64, 8192, 64}}) {
-      const Request r{dense(layers), {sequence, batch, DType::kBf16}, find_cluster(cluster), devices};
+    for (const auto& [model, devices, sequence, batch] : {std::tuple{dense(6), 16, 4096, 64},
+                                                          {dense(14), 32, 2048, 96},
+                                                          {dense(30), 64, 8192, 64},
+                                                          {mixture(7), 16, 4096, 64},
+                                                          {mixture(14), 64, 2048, 128}}) {
+      const Request r{model, {sequence, batch, DType::kBf16}, find_cluster(cluster), devices};
       const Space s = space_of(r);
       const Estimator estimator(r, s);
       std::vector<Candidate> all = candidates_of(r, s);
@@ -69,19 +85,20 @@ TEST(Bounds, AreBelowWhatIsSimulated) {
         const Plan plan = plan_of(c, s);
         if (!violations(plan, r.model, r.workload).empty() || !estimator.price(c)) continue;
         const Ranked simulated = simulate_plan(r, plan);
-        const std::string where = str(cluster, " dp ", plan.dp_shard, " cp ", plan.cp, " tp ", plan.tp, " pp ", plan.pp,
-                                      " ", plan.schedule, " V ", plan.virtual_stages, " M ", plan.num_microbatches,
-                                      " x ", plan.microbatch_size, " zero ", plan.zero, " recompute ", c.recompute);
+        const std::string where =
+            str(cluster, " dp ", plan.dp_shard, " cp ", plan.cp, " tp ", plan.tp, " pp ", plan.pp, " ", plan.schedule,
+                " V ", plan.virtual_stages, " M ", plan.num_microbatches, " x ", plan.microbatch_size, " ep ", plan.ep,
+                " etp ", plan.etp, " zero ", plan.zero, " recompute ", c.recompute);
         EXPECT_LE(c.bound, simulated.forecast.step().value * (1 + 1e-5)) << where;
         EXPECT_LE(c.memory, static_cast<double>(simulated.forecast.peak.value) * (1 + 1e-5)) << where;
         ++seen;
       }
     }
-  EXPECT_GT(seen, 800);
+  EXPECT_GT(seen, 1500);
 }
 
-TEST(Search, FindsWhatTryingAllFinds) {
-  Request r{dense(6), {4096, 32, DType::kBf16}, find_cluster("h100-dgx"), 16};
+void finds_what_trying_all_finds(const ModelConfig& model, int devices) {
+  const Request r{model, {4096, 32, DType::kBf16}, find_cluster("h100-dgx"), devices};
   Space s = space_of(r);
   s.microbatch_sizes = {1, 2};
   s.recomputes.resize(1);
@@ -101,6 +118,8 @@ TEST(Search, FindsWhatTryingAllFinds) {
   const Counts& c = answer.counts;
   EXPECT_EQ(c.considered, c.indivisible + c.memory + c.bounded + c.simulated);
 }
+TEST(Search, FindsWhatTryingAllFinds) { finds_what_trying_all_finds(dense(6), 16); }
+TEST(Search, FindsWhatTryingAllFindsForExperts) { finds_what_trying_all_finds(mixture(4), 8); }
 
 TEST(Search, DegreesMayBeLarge) {  // more devices than 16 bits count
   const Request r{dense(2), {2048, 65536, DType::kBf16}, find_cluster("h100-dgx"), 65536};

@@ -58,10 +58,11 @@ class Entry {
 // What a device and its links are in a row, as a preset with what the row says of links.
 std::string cluster_of(const Entry& row, Cluster& out) {
   static const std::map<std::string, std::string> kPresets = {
-      {"A100-80GB", "a100-dgx"}, {"A100-40GB", "a100-dgx"}, {"H100-80GB", "h100-dgx"},     {"H200", "h200-dgx"},
-      {"H800", "h800-dgx"},      {"B200", "b200-hgx"},      {"GB200", "gb200-nvl72"},      {"GB300", "gb300-nvl72"},
-      {"MI300X", "mi300x"},      {"TPUv4", "tpu-v4"},       {"TPUv5e", "tpu-v5e"},         {"TPUv5p", "tpu-v5p"},
-      {"TPUv6e", "tpu-v6e"},     {"TPU7x", "tpu-v7"},       {"Ascend-910B", "ascend-910b"}};
+      {"A100-80GB", "a100-dgx"},     {"A100-40GB", "a100-dgx"}, {"H100-80GB", "h100-dgx"}, {"H200", "h200-dgx"},
+      {"H800", "h800-dgx"},          {"B200", "b200-hgx"},      {"B300", "b300-hgx"},      {"MI355X", "mi355x"},
+      {"GB200", "gb200-nvl72"},      {"GB300", "gb300-nvl72"},  {"MI300X", "mi300x"},      {"TPUv4", "tpu-v4"},
+      {"TPUv5e", "tpu-v5e"},         {"TPUv5p", "tpu-v5p"},     {"TPUv6e", "tpu-v6e"},     {"TPU7x", "tpu-v7"},
+      {"Ascend-910B", "ascend-910b"}};
   const std::string gpu = row.text("hardware", "gpu");
   const auto preset = kPresets.find(gpu);
   if (preset == kPresets.end()) return "no cluster file for " + (gpu.empty() ? "an unnamed device" : gpu);
@@ -113,6 +114,37 @@ int zero_of(const std::string& sharding) {
 
 namespace {
 
+// A member of an object within the model, e.g. of "moe"; 0 if it has none.
+std::int64_t within(const Value* object, const char* key) {
+  const Value* v = object ? object->find(key) : nullptr;
+  const auto* i = v ? std::get_if<std::int64_t>(&v->data) : nullptr;
+  return i ? *i : 0;
+}
+
+bool is_object(const Value* v) { return v && std::holds_alternative<Value::Object>(v->data); }
+
+// Experts, latent attention, and layers that slide.
+void read_parts(const Entry& row, ModelConfig& m) {
+  if (const Value* moe = row.at("model", "moe"); is_object(moe)) {
+    m.family = "qwen3_moe";
+    m.mixture.experts = within(moe, "experts"), m.mixture.expert_width = within(moe, "expert_ffn");
+    m.mixture.router.top_k = std::max<std::int64_t>(1, within(moe, "top_k"));
+    m.mixture.shared_width = within(moe, "shared_ffn");
+    m.mixture.first_dense = within(moe, "dense_layers");
+    m.mixture.period = std::max<std::int64_t>(1, within(moe, "moe_every"));
+  }
+  if (const Value* mla = row.at("model", "mla"); is_object(mla)) {
+    m.latent = {within(mla, "kv_lora"), within(mla, "q_lora"), within(mla, "qk_nope"), within(mla, "qk_rope"),
+                within(mla, "v_dim")};
+    m.kv_heads = m.heads, m.head_width = m.latent.key_width + m.latent.rope_width;
+  }
+  if (const double window = row.number("model", "sliding_window"); window > 0) {
+    m.attention.window = static_cast<std::int64_t>(window);
+    const auto every = static_cast<std::int64_t>(std::max(1.0, row.number("model", "sliding_every")));
+    for (std::int64_t layer = 0; layer < m.layers; ++layer) m.slides.push_back(layer % every == 0);
+  }
+}
+
 ModelConfig model_of(const Entry& row, const std::string& id, const std::string& notes) {
   ModelConfig m;
   const auto size = [&](const char* key) { return static_cast<std::int64_t>(row.number("model", key)); };
@@ -137,7 +169,19 @@ ModelConfig model_of(const Entry& row, const std::string& id, const std::string&
   // PyTorch has no kernel for RMS norms of its own; these sheets say which runs had one.
   if (gated && id.rfind("colm", 0) == 0 && !has(notes, "RMS kernel")) m.norm_kernel = NormKernel::kSeveral;
   m.head.stored_logits = true;  // all of these frameworks keep them
+  read_parts(row, m);
   return m;
+}
+
+// Names of ops that a selective recomputation of Megatron's words is.
+std::vector<std::string> recomputed(const std::string& words, const ModelConfig& m) {
+  std::vector<std::string> out;
+  if (has(words, "layernorm")) out.push_back("norm");
+  if (has(words, "moe_act") || has(words, "mlp")) out.push_back("act");
+  if (has(words, "mla_up_proj")) out.push_back("mla_up");
+  // Its core attention, which a fused kernel does not keep anyway.
+  if (out.empty()) out.push_back(m.attention_core == AttentionCore::kUnfused ? "attention" : "norm");
+  return out;
 }
 
 Plan plan_of_row(const Entry& row, const std::string& id, const ModelConfig& m) {
@@ -146,6 +190,11 @@ Plan plan_of_row(const Entry& row, const std::string& id, const ModelConfig& m) 
   p.dp_shard = degree("dp"), p.tp = degree("tp"), p.pp = degree("pp"), p.cp = degree("cp");
   if (p.cp > 1) p.cp_slices = Slices::kZigzag;
   p.sequence_parallel = row.flag("plan", "sp") && p.tp > 1;
+  if (m.mixture.experts > 0) {
+    p.ep = std::max(1, degree("ep")), p.etp = degree("etp");
+    // Not stated: experts are split as all else is, unless ep takes tp's ranks too.
+    if (p.etp < 1) p.etp = p.dp_shard * p.cp % p.ep == 0 ? p.tp : 1;
+  }
   p.zero = p.dp_shard * p.cp > 1 ? zero_of(row.text("plan", "sharding")) : 0;
   p.reduce = p.zero >= 2 ? GradientReduce::kMicrobatch : GradientReduce::kStep;
   p.bucket = p.zero == 3 || reduces_at_the_end(id) ? Bytes{0} : Bytes{100'000'000};
@@ -159,7 +208,7 @@ Plan plan_of_row(const Entry& row, const std::string& id, const ModelConfig& m) 
   if (recompute == "full")
     p.recompute.full = true;
   else if (has(recompute, "selective"))
-    p.recompute.ops = {m.attention_core == AttentionCore::kUnfused ? "attention" : "norm"};
+    p.recompute.ops = recomputed(recompute, m);
   p.microbatch_size = static_cast<std::int64_t>(row.number("plan", "mbs"));
   // Layers are dealt out evenly; embedding and head come on top of the first and the last stage.
   const int stages = p.pp * std::max(1, p.virtual_stages);
@@ -178,8 +227,9 @@ std::string why_not(const Entry& row, const std::string& id, const std::string& 
   if (!(has(precision, "FP8") || has(precision, "BF16") || has(precision, "FP16")))
     return "precision " + precision + " is not priced";
   if (has(id, "lora") || has(notes, "LoRA")) return "LoRA trains a part of the model only";
-  if (const Value* moe = row.at("model", "moe"); moe && std::holds_alternative<Value::Object>(moe->data))
-    return "mixtures of experts are not priced yet";
+  if (const Value* moe = row.at("model", "moe"); is_object(moe))
+    for (const char* key : {"experts", "top_k", "expert_ffn"})
+      if (within(moe, key) < 1) return str("the experts' ", key, " is not stated");
   for (const char* key : {"layers", "hidden", "heads", "ffn_hidden", "seq_len"})
     if (row.number("model", key) < 1) return str("the model's ", key, " is not stated");
   if (has(schedule, "v-half") || has(schedule, "v-min")) return "schedule " + schedule + " is not offered";

@@ -19,7 +19,8 @@ std::vector<int> divisors(int n, std::int64_t most) {
 
 bool takes_tp(const ModelConfig& m, int tp) {
   const bool kv = m.kv_heads >= tp ? m.kv_heads % tp == 0 : tp % m.kv_heads == 0;
-  return m.heads % tp == 0 && kv && m.ffn_width % tp == 0 && m.vocabulary >= tp;
+  return m.heads % tp == 0 && kv && (!m.has_dense_ffn() || m.ffn_width % tp == 0) && m.mixture.shared_width % tp == 0 &&
+         m.vocabulary >= tp;
 }
 
 bool takes_cp(const Request& r, int cp) {
@@ -34,6 +35,13 @@ Space space_of(const Request& r) {
     if (takes_tp(r.model, d)) s.tp.push_back(d);
     if (d == 1 || takes_cp(r, d)) s.cp.push_back(d);
     if (d <= r.model.layers + 2) s.pp.push_back(d);
+  }
+  if (const MixtureConfig& m = r.model.mixture; m.experts > 0) {
+    s.ep = s.etp = {};
+    for (const int d : divisors(r.devices, r.devices)) {
+      if (m.experts % d == 0) s.ep.push_back(d);
+      if (m.expert_width % d == 0 && d <= r.cluster.levels[0].size) s.etp.push_back(d);
+    }
   }
   for (std::int64_t b = 1; b <= std::min<std::int64_t>(16, r.workload.global_batch); b *= 2)
     s.microbatch_sizes.push_back(b);
@@ -50,6 +58,7 @@ Space space_of(const Request& r) {
 Plan plan_of(const Candidate& c, const Space& space) {
   Plan p;
   p.dp_replicate = c.replicas, p.dp_shard = c.dp / c.replicas, p.cp = c.cp, p.tp = c.tp, p.pp = c.pp;
+  p.ep = c.ep, p.etp = c.etp;
   p.sequence_parallel = c.tp > 1;
   if (c.cp > 1) p.cp_slices = Slices::kZigzag;
   p.zero = c.zero;
@@ -110,30 +119,48 @@ void for_each_schedule(const Request& r, const Space& s, Candidate c, Counts& co
   }
 }
 
+// The ways to spread experts over a layout's ranks.
+void for_each_expert_grid(const Space& s, Candidate c, Counts& counts, const auto& body) {
+  for (const int ep : s.ep)
+    for (const int etp : s.etp) {
+      if (std::int64_t{c.dp} * c.cp * c.tp % (std::int64_t{ep} * etp) != 0) {
+        ++counts.considered, ++counts.indivisible;
+        continue;
+      }
+      c.ep = ep, c.etp = etp;
+      body(c);
+    }
+}
+
 // One, and for ZeRO 3 without a pipeline as many as leave shards that fill a level.
 std::vector<int> replicas_of(const Space& s, const Candidate& c, int zero) {
   std::vector<int> out{1};
   for (const int level : s.shard_levels) {
     const int shards = level / (c.tp * c.cp);  // of dp
-    if (zero == 3 && c.pp == 1 && shards > 1 && shards < c.dp && c.dp % shards == 0) out.push_back(c.dp / shards);
+    if (zero == 3 && c.pp == 1 && shards > 1 && shards < c.dp && c.dp % shards == 0 &&
+        shards * c.cp * c.tp % (c.ep * c.etp) == 0)
+      out.push_back(c.dp / shards);
   }
   return out;
 }
 
 // Every combination whose numbers divide.
 void for_each(const Request& r, const Space& s, Counts& counts, const auto& body) {
+  const auto with_stages = [&](Candidate c) {
+    for (const int zero : s.zero) {
+      const bool shards = c.shards() > 1 || (r.model.mixture.experts > 0 && c.expert_shards() > 1);
+      if (zero > 0 && !shards) break;  // nothing to shard over
+      for (const int replicas : replicas_of(s, c, zero))
+        for (std::size_t recompute = 0; recompute < s.recomputes.size(); ++recompute) {
+          c.zero = zero, c.replicas = replicas, c.recompute = static_cast<int>(recompute);
+          ++counts.considered;
+          body(c);
+        }
+    }
+  };
   for_each_layout(r, s, counts, [&](const Candidate& layout) {
-    for_each_schedule(r, s, layout, counts, [&](Candidate c) {
-      for (const int zero : s.zero) {
-        if (c.dp * c.cp == 1 && zero > 0) break;  // nothing to shard over
-        for (const int replicas : replicas_of(s, c, zero))
-          for (std::size_t recompute = 0; recompute < s.recomputes.size(); ++recompute) {
-            c.zero = zero, c.replicas = replicas, c.recompute = static_cast<int>(recompute);
-            ++counts.considered;
-            body(c);
-          }
-      }
-    });
+    for_each_expert_grid(s, layout, counts,
+                         [&](const Candidate& c) { for_each_schedule(r, s, c, counts, with_stages); });
   });
 }
 
@@ -245,6 +272,8 @@ std::optional<Ranked> rule_of_thumb(const Request& r, const Space& space) {
     if (r.workload.global_batch % dp != 0) return std::nullopt;
     Candidate c;
     c.dp = dp, c.tp = tp, c.pp = pp;
+    for (const int ep : space.ep)  // experts spread over the fast domain
+      if (ep <= fast && dp * tp % ep == 0) c.ep = ep;
     c.zero = dp > 1 ? zero : 0, c.recompute = static_cast<int>(recompute);
     c.num_microbatches = static_cast<std::int32_t>(r.workload.global_batch / dp);
     if (v > 1) c.virtual_stages = v, c.schedule = static_cast<int>(kind("interleaved"));
@@ -281,10 +310,11 @@ std::string difference(const Forecast& of, const Forecast& against) {
     double more;
   };
   std::vector<Part> parts = {
-      {"compute", (a.compute - b.compute).value},         {"tp that nothing hides", (a.tp - b.tp).value},
-      {"cp that nothing hides", (a.cp - b.cp).value},     {"dp that nothing hides", (a.dp - b.dp).value},
-      {"stage borders", (a.pipeline - b.pipeline).value}, {"bubble", (a.bubble - b.bubble).value},
-      {"imbalance", (a.imbalance - b.imbalance).value},   {"optimizer", (a.optimizer - b.optimizer).value}};
+      {"compute", (a.compute - b.compute).value},      {"tp that nothing hides", (a.tp - b.tp).value},
+      {"cp that nothing hides", (a.cp - b.cp).value},  {"ep that nothing hides", (a.ep - b.ep).value},
+      {"dp that nothing hides", (a.dp - b.dp).value},  {"stage borders", (a.pipeline - b.pipeline).value},
+      {"bubble", (a.bubble - b.bubble).value},         {"imbalance", (a.imbalance - b.imbalance).value},
+      {"optimizer", (a.optimizer - b.optimizer).value}};
   std::stable_sort(parts.begin(), parts.end(),
                    [](const Part& x, const Part& y) { return std::abs(x.more) > std::abs(y.more); });
   std::string out;

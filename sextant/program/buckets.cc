@@ -12,6 +12,8 @@ constexpr std::int64_t kAlignElements = 16;
 
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
+constexpr Axis inner_axis(Grid grid) { return axes_of(grid).back(); }
+
 // What is known of a parameter by its name, over all coordinates.
 struct Held {
   std::vector<int> holders;
@@ -19,7 +21,7 @@ struct Held {
   Placements gradient{};  // as they leave its gradient
 };
 
-// Sums that are left behind the reduction over the zero axes, as the gradient's placement says.
+// Sums that are left behind the reduction over the zero axes, as the gradient's placement says over the inner axis.
 struct Left {
   bool over_tensor = false;
   int copies = 1;
@@ -29,8 +31,8 @@ struct Left {
 Left left_of(const Held& held) {
   TensorSpec gradient = held.spec;
   gradient.at = held.gradient;
-  const Placement tp = gradient.on(Axis::kTp);
-  return {tp.kind == Kind::kPartial, tp.kind == Kind::kShard ? tp.copies : 1};
+  const Placement inner = gradient.on(inner_axis(held.spec.grid));
+  return {inner.kind == Kind::kPartial, inner.kind == Kind::kShard ? inner.copies : 1};
 }
 
 std::map<std::string, Held> find_holders(const Program& program) {
@@ -59,7 +61,7 @@ std::vector<Bucket> buckets_of(const RankProgram& rank, const Stage& stage, cons
     int first_unit, last_unit;
     Bytes filled;
   };
-  std::map<std::vector<int>, Open> open;  // by holders
+  std::map<std::pair<std::vector<int>, Grid>, Open> open;  // by holders and grid
   const auto name = [&](const Open& o) {
     Bucket& bucket = out[o.bucket];
     const Unit &last = rank.units[static_cast<std::size_t>(o.last_unit)],
@@ -75,10 +77,12 @@ std::vector<Bucket> buckets_of(const RankProgram& rank, const Stage& stage, cons
       it = wanted.value > 0 && it->second.filled >= wanted ? (name(it->second), open.erase(it)) : std::next(it);
     for (const Parameter& p : unit.parameters) {
       const Held& h = held.at(p.spec.name);
-      auto found = open.find(h.holders);
+      const std::pair key(h.holders, h.spec.grid);
+      auto found = open.find(key);
       if (found == open.end()) {
-        found = open.emplace(h.holders, Open{out.size(), u, u, {}}).first;
+        found = open.emplace(key, Open{out.size(), u, u, {}}).first;
         out.emplace_back().holders = h.holders;
+        out.back().grid = h.spec.grid;
       }
       Open& o = found->second;
       o.first_unit = u;
@@ -87,7 +91,7 @@ std::vector<Bucket> buckets_of(const RankProgram& rank, const Stage& stage, cons
       o.filled += Bytes{size * size_of(h.spec.dtype)};
     }
   }
-  for (const auto& [holders, o] : open) name(o);
+  for (const auto& [key, o] : open) name(o);
   return out;
 }
 
@@ -103,14 +107,15 @@ void lay_out(Bucket& bucket, const std::map<std::string, Held>& held, const Mesh
     p.offset = bucket.elements;
     bucket.elements += round_up(p.size, kAlignElements);
     const Left l = left(p);
-    if (l == Left{} || mesh[Axis::kTp] == 1) continue;
-    const Group group = l.over_tensor ? Group::kTensor : Group::kCopies;
+    const Axis inner = inner_axis(bucket.grid);
+    if (l == Left{} || mesh[inner] == 1) continue;
+    const Group group = l.over_tensor ? group_along(inner) : Group::kCopies;
     const bool continues = !bucket.rest.empty() && bucket.rest.back().end == p.offset &&
                            bucket.rest.back().group == group && bucket.rest.back().copies == l.copies;
     if (!continues) bucket.rest.push_back({group, p.offset, p.offset, l.copies});
     bucket.rest.back().end = bucket.elements;
   }
-  bucket.elements = round_up(bucket.elements, kAlignElements * size_of(Group::kZero, mesh));
+  bucket.elements = round_up(bucket.elements, kAlignElements * size_of(zero_group(bucket.grid), mesh));
   if (mesh[Axis::kDpReplicate] > 1) bucket.rest.push_back({Group::kReplicas, 0, bucket.elements});
   if (bucket.holders.size() > 1) bucket.rest.push_back({Group::kHolders, 0, bucket.elements});
 }

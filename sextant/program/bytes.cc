@@ -29,8 +29,7 @@ void add_traffic(StepBytes& bytes, const Unit& unit, const std::vector<Step>& st
                  const Coordinates& at) {
   for (const NamedTraffic& named : traffic(unit, steps, mesh)) {
     const Traffic& t = named.traffic;
-    check(t.axis == Axis::kTp || t.axis == Axis::kCp, "layers talk over tp and cp");
-    Bytes& sum = bytes[t.axis == Axis::kTp ? Group::kTensor : Group::kContext];
+    Bytes& sum = bytes[group_along(t.axis)];
     if (t.kind != CollectiveKind::kAllReduce) {
       sum += t.bytes;  // slices are equal
       continue;
@@ -38,7 +37,7 @@ void add_traffic(StepBytes& bytes, const Unit& unit, const std::vector<Step>& st
     const std::int64_t part = (t.rows + t.calls - 1) / t.calls;
     for (std::int64_t begin = 0; begin < t.rows; begin += part)
       sum += all_reduce_bytes(std::min(part, t.rows - begin) * t.per_row, t.dtype, mesh[t.axis],
-                              t.axis == Axis::kTp ? at.tp : at.cp);
+                              place_on(t.axis, at, mesh));
   }
 }
 
@@ -48,7 +47,6 @@ StepBytes promised_bytes(const Program& program, int pp, const Coordinates& at) 
   StepBytes bytes;
   const MeshSizes& mesh = program.mesh;
   const RankProgram& rank = program.by_pp.at(static_cast<std::size_t>(pp));
-  const int zero = size_of(Group::kZero, mesh), zero_place = place_in(Group::kZero, at, mesh);
   const auto all_reduce = [&](Group group, std::int64_t count, DType dtype, int n, int place) {
     bytes[group] += all_reduce_bytes(count, dtype, n, place);
   };
@@ -61,6 +59,10 @@ StepBytes promised_bytes(const Program& program, int pp, const Coordinates& at) 
   }
   for (const Instruction& i : rank.code) {
     const Bucket* bucket = i.bucket >= 0 ? &rank.buckets[static_cast<std::size_t>(i.bucket)] : nullptr;
+    // The ranks that share a bucket, and this one's shard of it.
+    const Group zero = zero_group(bucket ? bucket->grid : Grid::kDense);
+    const int shards = size_of(zero, mesh), place = place_in(zero, at, mesh);
+    const Slice shard = bucket ? slice_of(bucket->elements, shards, place) : Slice{};
     switch (i.code) {
       case Code::kCountTokens:
         all_reduce(Group::kData, kCountValues, DType::kF64, size_of(Group::kData, mesh),
@@ -68,43 +70,38 @@ StepBytes promised_bytes(const Program& program, int pp, const Coordinates& at) 
         break;
       case Code::kGradNorm: {
         // The world counts pipeline coordinates inside of everything but dp (rank order "tp cp dp pp"): pp outermost.
-        const int place =
+        const int in_world =
             pp * mesh.num_ranks() +
             ((at.dp_replicate * mesh[Axis::kDpShard] + at.dp_shard) * mesh[Axis::kCp] + at.cp) * mesh[Axis::kTp] +
             at.tp;
-        all_reduce(Group::kWorld, kNormValues, DType::kF64, program.num_ranks(), place);
+        all_reduce(Group::kWorld, kNormValues, DType::kF64, program.num_ranks(), in_world);
         break;
       }
-      case Code::kReduce: {
-        const std::int64_t own = slice_of(bucket->elements, zero, zero_place).size();
-        if (program.zero == 0)
-          all_reduce(Group::kZero, bucket->elements, program.gradient_dtype, zero, zero_place);
+      case Code::kReduce:
+        if (program.zero_of(*bucket) == 0)
+          all_reduce(zero, bucket->elements, program.gradient_dtype, shards, place);
         else
-          bytes[Group::kZero] += Bytes{(zero - 1) * own * size_of(program.gradient_dtype)};
+          bytes[zero] += Bytes{(shards - 1) * shard.size() * size_of(program.gradient_dtype)};
         break;
-      }
       case Code::kUnshard:
-      case Code::kGatherParams: {
-        const std::int64_t own = slice_of(bucket->elements, zero, zero_place).size();
-        bytes[Group::kZero] += Bytes{(bucket->elements - own) * size_of(program.dtype)};
+      case Code::kGatherParams:
+        bytes[zero] += Bytes{(bucket->elements - shard.size()) * size_of(program.dtype)};
         break;
-      }
       case Code::kReduceRest:
         for (const RestSum& sum : bucket->rest) {
-          const Slice shard =
-              program.zero > 0 ? slice_of(bucket->elements, zero, zero_place) : Slice{0, bucket->elements};
+          const Slice held = program.zero_of(*bucket) > 0 ? shard : Slice{0, bucket->elements};
           const std::int64_t count =
-              std::max<std::int64_t>(0, std::min(sum.end, shard.end) - std::max(sum.begin, shard.begin));
-          int n = 0, place = 0;
+              std::max<std::int64_t>(0, std::min(sum.end, held.end) - std::max(sum.begin, held.begin));
+          int n = 0, at_place = 0;
           if (sum.group == Group::kHolders) {
             n = static_cast<int>(bucket->holders.size());
-            while (bucket->holders[static_cast<std::size_t>(place)] != pp) ++place;
+            while (bucket->holders[static_cast<std::size_t>(at_place)] != pp) ++at_place;
           } else if (sum.group == Group::kCopies) {
-            n = sum.copies, place = at.tp % sum.copies;
+            n = sum.copies, at_place = at.tp % sum.copies;
           } else {
-            n = size_of(sum.group, mesh), place = place_in(sum.group, at, mesh);
+            n = size_of(sum.group, mesh), at_place = place_in(sum.group, at, mesh);
           }
-          all_reduce(sum.group, count, program.gradient_dtype, n, place);
+          all_reduce(sum.group, count, program.gradient_dtype, n, at_place);
         }
         break;
       case Code::kRun: {

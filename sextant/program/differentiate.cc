@@ -8,7 +8,7 @@ namespace {
 // The slot that gathers the gradient of a tensor used as `used`: placed as the dual.
 int gradient_slot(Draft& d, int tensor, const Placements& used) {
   const Placements at = dual(used);
-  const auto [found, is_new] = d.gradient.try_emplace({tensor, key(at)}, -1);
+  const auto [found, is_new] = d.gradient.try_emplace({tensor, at}, -1);
   if (is_new) {
     TensorSpec spec = d.spec(tensor);
     spec.at = at;
@@ -22,11 +22,11 @@ int gradient_slot(Draft& d, int tensor, const Placements& used) {
 // Joins the gradients of a tensor's versions into that of its own placement. All uses have contributed by now.
 int join_gradients(Draft& d, int tensor) {
   const Placements own = dual(d.own(tensor));
-  const auto own_found = d.gradient.find({tensor, key(own)});
+  const auto own_found = d.gradient.find({tensor, own});
   bool has_value = own_found != d.gradient.end();
   std::vector<int> parts;
   for (const auto& [which, slot] : d.gradient)
-    if (which.first == tensor && which.second != key(own)) parts.push_back(slot);
+    if (which.first == tensor && which.second != own) parts.push_back(slot);
   if (!has_value && parts.empty()) return -1;
   const int joined = gradient_slot(d, tensor, d.own(tensor));
   for (const int part : parts) {

@@ -20,9 +20,9 @@ struct Draft {
   const LayerSplit& split;
   Unit unit{};
   std::vector<Bound> nodes{};
-  std::map<int, Placements> left_partial{};               ///< sums that their one consumer takes as they are
-  std::map<std::pair<int, std::string>, int> value{};     ///< (tensor, placements) -> slot
-  std::map<std::pair<int, std::string>, int> gradient{};  ///< (tensor, placements of the gradient) -> slot
+  std::map<int, Placements> left_partial{};              ///< sums that their one consumer takes as they are
+  std::map<std::pair<int, Placements>, int> value{};     ///< (tensor, placements) -> slot
+  std::map<std::pair<int, Placements>, int> gradient{};  ///< (tensor, placements of the gradient) -> slot
 
   const TensorSpec& spec(int tensor) const { return layer.tensors[static_cast<std::size_t>(tensor)].spec; }
   Role role(int tensor) const { return layer.tensors[static_cast<std::size_t>(tensor)].role; }
@@ -39,7 +39,6 @@ struct Draft {
 
 /// C and R hold the same value: placements as they are stored.
 Placements stored(Placements placements);
-std::string key(const Placements& placements);
 Placements dual(const Placements& used);
 
 void partition(Draft& draft);      ///< forward steps with conversions

@@ -21,8 +21,7 @@ class ListExaminer {
         rank_(program.by_pp[at(pp)]),
         pp_(pp),
         out_(out),
-        num_microbatches_(at(program.num_microbatches)),
-        sums_over_zero_(size_of(Group::kZero, program.mesh) > 1) {
+        num_microbatches_(at(program.num_microbatches)) {
     instances_.resize(rank_.units.size() * num_microbatches_);
     buckets_.resize(rank_.buckets.size());
     finished_.assign(rank_.code.size(), false);
@@ -43,16 +42,17 @@ class ListExaminer {
       const BucketState& s = buckets_[b];
       const std::string& bucket = rank_.buckets[b].name;
       if (s.is_gathered) say("gathered", str("the parameters of ", bucket, " are not freed"));
-      if (sums_over_zero_ && s.has_new) say("reduced", str("the gradients of ", bucket, " are not reduced"));
+      if (is_summed(b) && s.has_new) say("reduced", str("the gradients of ", bucket, " are not reduced"));
       if (!rank_.buckets[b].rest.empty() && s.rests != 1)
         say("reduced", str("the sums of ", bucket, " that are left behind its reduction are made ", s.rests, " times"));
-      const bool is_handed_out = program_.zero == 1 || program_.zero == 2;
-      if (is_handed_out && s.hand_outs != 1)
+      if (program_.hands_out(rank_.buckets[b]) && s.hand_outs != 1)
         say("tail", str("the updated parameters of ", bucket, " are gathered ", s.hand_outs, " times"));
     }
   }
 
  private:
+  bool is_summed(std::size_t bucket) const { return program_.shards_of(rank_.buckets[bucket]) > 1; }
+
   // A unit's pass or boundary tensor for one microbatch.
   struct Instance {
     bool f = false, i = false, w = false;
@@ -118,7 +118,8 @@ class ListExaminer {
         break;
       case Code::kUnshard: {
         BucketState& s = buckets_[at(i.bucket)];
-        if (program_.zero != 3) say("gathered", name() + ": these parameters are whole on every rank");
+        if (program_.zero_of(rank_.buckets[at(i.bucket)]) != 3)
+          say("gathered", name() + ": these parameters are whole on every rank");
         if (s.is_gathered || s.is_gathering) say("gathered", name() + ": they are there already");
         if (updates_ > 0) say("tail", name() + " comes behind OPT_STEP");
         s.is_gathering = true;
@@ -137,7 +138,7 @@ class ListExaminer {
       case Code::kReduceRest: {
         BucketState& s = buckets_[at(i.bucket)];
         if (rank_.buckets[at(i.bucket)].rest.empty()) say("reduced", name() + ": nothing is left to sum");
-        if (sums_over_zero_ && (s.has_new || s.is_reducing || s.reductions == 0))
+        if (is_summed(at(i.bucket)) && (s.has_new || s.is_reducing || s.reductions == 0))
           say("reduced", name() + ": the bucket is not reduced yet");
         if (norms_ > 0) say("tail", name() + " comes behind GRAD_NORM");
         ++s.rests;
@@ -155,7 +156,7 @@ class ListExaminer {
       case Code::kGradNorm:
         ++norms_;
         for (std::size_t b = 0; b < buckets_.size(); ++b)
-          if (sums_over_zero_ && (buckets_[b].has_new || buckets_[b].is_reducing))
+          if (is_summed(b) && (buckets_[b].has_new || buckets_[b].is_reducing))
             say("reduced", str("GRAD_NORM comes before the gradients of ", rank_.buckets[b].name, " are reduced"));
         break;
       case Code::kDecide:
@@ -167,7 +168,7 @@ class ListExaminer {
         ++updates_;
         break;
       case Code::kGatherParams: {
-        if (program_.zero != 1 && program_.zero != 2) say("tail", name() + ": no other rank has updated these");
+        if (!program_.hands_out(rank_.buckets[at(i.bucket)])) say("tail", name() + ": no other rank has updated these");
         if (updates_ == 0) say("tail", name() + " comes before OPT_STEP");
         ++buckets_[at(i.bucket)].hand_outs;
         break;
@@ -181,7 +182,7 @@ class ListExaminer {
     if (norms_ > 0) say("order", name() + " comes behind GRAD_NORM");
     rank_.for_each_read(i, [&](int b) {
       const BucketState& s = buckets_[at(b)];
-      if (program_.zero == 3 && !s.is_gathered)
+      if (program_.zero_of(rank_.buckets[at(b)]) == 3 && !s.is_gathered)
         say("gathered", str(name(), " reads the parameters of ", rank_.buckets[at(b)].name,
                             s.is_gathering ? ", whose gather is not waited for" : ", which are not gathered"));
     });
@@ -241,7 +242,7 @@ class ListExaminer {
 
   void reduce(const Instruction& i) {
     BucketState& s = buckets_[at(i.bucket)];
-    if (!sums_over_zero_) say("reduced", name() + ": one rank has nothing to sum");
+    if (!is_summed(at(i.bucket))) say("reduced", name() + ": one rank has nothing to sum");
     if (s.is_reducing) say("reduced", name() + ": its reduction is under way");
     if (!s.has_new) say("reduced", name() + ": nothing was added since its last reduction");
     if (s.rests > 0) say("reduced", name() + " comes behind REDUCE_REST");
@@ -309,7 +310,6 @@ class ListExaminer {
   const int pp_;
   std::vector<Violation>& out_;
   const std::size_t num_microbatches_;
-  const bool sums_over_zero_;
   std::vector<Instance> instances_;  // [unit][microbatch]
   std::vector<BucketState> buckets_;
   std::vector<bool> finished_;  // by instruction that starts work

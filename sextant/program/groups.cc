@@ -13,10 +13,52 @@ Coordinates coordinates_of(int rank, const MeshSizes& mesh) {
   return c;
 }
 
+int place_on(Axis axis, const Coordinates& at, const MeshSizes& mesh) {
+  const int rank = (at.dp_shard * mesh[Axis::kCp] + at.cp) * mesh[Axis::kTp] + at.tp;  // of its replica
+  const int ep = mesh[Axis::kEp], etp = mesh[Axis::kEtp];
+  switch (axis) {
+    case Axis::kDpReplicate:
+      return at.dp_replicate;
+    case Axis::kDpShard:
+      return at.dp_shard;
+    case Axis::kCp:
+      return at.cp;
+    case Axis::kTp:
+      return at.tp;
+    case Axis::kEdp:
+      return rank / (ep * etp);
+    case Axis::kEp:
+      return rank / etp % ep;
+    case Axis::kEtp:
+      return rank % etp;
+  }
+  throw InternalError("an axis of neither grid");
+}
+
 std::string_view name_of(Group group) {
-  constexpr std::string_view names[] = {"dp_shard·cp", "dp_replicate", "data",    "tp",
-                                        "cp",          "copies",       "holders", "world"};
+  constexpr std::string_view names[] = {"dp_shard·cp", "dp_replicate", "data",   "tp",      "cp",   "edp",
+                                        "ep",          "etp",          "copies", "holders", "world"};
   return names[static_cast<std::size_t>(group)];
+}
+
+Group group_along(Axis axis) {
+  switch (axis) {
+    case Axis::kDpReplicate:
+      return Group::kReplicas;
+    case Axis::kCp:
+      return Group::kContext;
+    case Axis::kTp:
+      return Group::kTensor;
+    case Axis::kEdp:
+      return Group::kExpertZero;
+    case Axis::kEp:
+      return Group::kExpert;
+    case Axis::kEtp:
+      return Group::kExpertTensor;
+    case Axis::kDpShard:
+      break;
+  }
+  throw InternalError("no group lies along this axis alone");
 }
 
 int size_of(Group group, const MeshSizes& mesh) {
@@ -32,6 +74,12 @@ int size_of(Group group, const MeshSizes& mesh) {
       return mesh[Axis::kTp];
     case Group::kContext:
       return mesh[Axis::kCp];
+    case Group::kExpertZero:
+      return mesh[Axis::kEdp];
+    case Group::kExpert:
+      return mesh[Axis::kEp];
+    case Group::kExpertTensor:
+      return mesh[Axis::kEtp];
     case Group::kCopies:
     case Group::kHolders:
     case Group::kWorld:
@@ -53,6 +101,12 @@ int place_in(Group group, const Coordinates& at, const MeshSizes& mesh) {
       return at.tp;
     case Group::kContext:
       return at.cp;
+    case Group::kExpertZero:
+      return place_on(Axis::kEdp, at, mesh);
+    case Group::kExpert:
+      return place_on(Axis::kEp, at, mesh);
+    case Group::kExpertTensor:
+      return place_on(Axis::kEtp, at, mesh);
     default:
       throw InternalError("the place in this group is known where it is used");
   }

@@ -30,7 +30,8 @@ void keep(Draft& d) {
   if (d.split.w_inputs == WInputs::kGather) {
     for (const Step& made : std::vector<Step>(u.f)) {
       const auto* convert = dynamic_cast<const Convert*>(made.op.get());
-      if (!convert || convert->axis != Axis::kTp || convert->collective() != CollectiveKind::kAllGather) continue;
+      if (!convert || convert->collective() != CollectiveKind::kAllGather) continue;
+      if (convert->axis != Axis::kTp && convert->axis != Axis::kEtp) continue;
       const int gathered = made.writes[0];
       if (!read_by_w.contains(gathered) || read_by_i.contains(gathered)) continue;
       TensorSpec spec = u.slots[static_cast<std::size_t>(gathered)].spec;

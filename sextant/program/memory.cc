@@ -38,8 +38,9 @@ Bytes slot_bytes(const Unit& unit, int slot, const MeshSizes& mesh) {
 }
 
 Stored stored_elements(const Program& program, const Bucket& bucket) {
-  const std::int64_t whole = bucket.elements, shard = whole / size_of(Group::kZero, program.mesh);
-  return {program.zero >= 3 ? shard : whole, program.zero >= 2 ? shard : whole, program.zero >= 1 ? shard : whole};
+  const std::int64_t whole = bucket.elements, shard = whole / program.shards_of(bucket);
+  const int zero = program.zero_of(bucket);
+  return {zero >= 3 ? shard : whole, zero >= 2 ? shard : whole, zero >= 1 ? shard : whole};
 }
 
 namespace {
@@ -131,7 +132,7 @@ class Walk {
   void run(const Instruction& i) {
     if (program_.zero >= 2)
       rank_.for_each_write(i, [&](int b) {
-        if (!has_whole_gradients_[at(b)])
+        if (shards_gradients(b) && !has_whole_gradients_[at(b)])
           add(MemoryTag::kGradients, whole_gradients(b)), has_whole_gradients_[at(b)] = true;
       });
     const Unit& unit = rank_.units[at(i.unit)];
@@ -166,7 +167,7 @@ class Walk {
       case Code::kWait: {
         const Instruction& of = rank_.code[at(i.waits_for)];
         if (of.code == Code::kSend) remove(MemoryTag::kBoundary, bytes_[at(of.unit)][at(message_slot(rank_, of))]);
-        if (of.code == Code::kReduce && program_.zero >= 2)
+        if (of.code == Code::kReduce && shards_gradients(of.bucket))
           remove(MemoryTag::kGradients, whole_gradients(of.bucket)), has_whole_gradients_[at(of.bucket)] = false;
         break;
       }
@@ -182,6 +183,7 @@ class Walk {
  private:
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   static MemoryTag tag(const Unit& unit, int slot) { return tag_of(unit.slots[at(slot)].life); }
+  bool shards_gradients(int bucket) const { return program_.zero_of(rank_.buckets[at(bucket)]) >= 2; }
   Bytes whole(int bucket) const { return aligned({rank_.buckets[at(bucket)].elements * size_of(program_.dtype)}); }
   Bytes whole_gradients(int bucket) const {
     return aligned({rank_.buckets[at(bucket)].elements * size_of(program_.gradient_dtype)});

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "sextant/base/errors.h"
 #include "sextant/ops/convert.h"
 #include "sextant/program/draft.h"
@@ -8,12 +10,6 @@ Placements stored(Placements placements) {
   for (Placement& p : placements)
     if (p.kind == Kind::kCopied) p = replicate();
   return placements;
-}
-
-std::string key(const Placements& placements) {
-  std::string out;
-  for (const Placement p : placements) out += to_string(p) + " ";
-  return out;
 }
 
 Placements dual(const Placements& used) {
@@ -78,24 +74,28 @@ namespace {
 // The slot that holds a tensor as `accepted`, converting it if no consumer has asked for that before.
 int version(Draft& d, int tensor, const Placements& accepted) {
   const Placements wanted = stored(accepted);
-  if (const auto found = d.value.find({tensor, key(wanted)}); found != d.value.end()) return found->second;
+  if (const auto found = d.value.find({tensor, wanted}); found != d.value.end()) return found->second;
   TensorSpec spec = d.spec(tensor);
   int slot = -1;
   if (d.role(tensor) == Role::kData) {  // the loader makes it in any placement
     spec.at = wanted;
     slot = d.add_slot(spec, Life::kData);
   } else {
-    const auto own = d.value.find({tensor, key(d.own(tensor))});
+    const auto own = d.value.find({tensor, d.own(tensor)});
     check(own != d.value.end(), "a tensor is made before it is used");
     std::string suffix;
     for (std::size_t i = 0; i < wanted.size(); ++i)
       if (wanted[i] != d.own(tensor)[i])
         suffix += str("@", name_of(axes_of(spec.grid)[i]), ".", to_string(accepted[i]));
-    if (d.role(tensor) == Role::kParameter)
-      throw InvalidInput(str("parameter ", spec.name, " would be used as", suffix, ", but is ", key(d.own(tensor))));
+    if (d.role(tensor) == Role::kParameter) {
+      TensorSpec placed = spec;
+      placed.at = d.own(tensor);
+      throw InvalidInput(
+          str("parameter ", spec.name, " would be used as", suffix, ", but is ", to_string(placed, d.split.mesh)));
+    }
     slot = d.convert(d.unit.f, own->second, wanted, false, spec.name + suffix);
   }
-  d.value[{tensor, key(wanted)}] = slot;
+  d.value[{tensor, wanted}] = slot;
   return slot;
 }
 
@@ -123,18 +123,27 @@ std::vector<std::pair<Axis, Row>> choose_rows(const Draft& d, const Node& node, 
   bound.accepted.assign(node.in.size(), {});
   bound.yielded.assign(node.out.size(), {});
   std::vector<std::pair<Axis, Row>> rows;
-  const auto axes = axes_of(Grid::kDense);
-  for (std::size_t a = 0; a < axes.size(); ++a) {
-    if (d.split.mesh[axes[a]] == 1) continue;
-    const auto answer = node.op->row(in, axes[a], d.split.rules.cp_kind);
+  for (int a = 0; a < kNumAxes; ++a) {
+    const auto axis = static_cast<Axis>(a);
+    const auto here = [&](int tensor) { return has(d.spec(tensor).grid, axis); };
+    if (d.split.mesh[axis] == 1 ||
+        (std::none_of(node.in.begin(), node.in.end(), here) && std::none_of(node.out.begin(), node.out.end(), here)))
+      continue;
+    const auto answer = node.op->row(in, axis, d.split.rules.cp_kind);
     if (const auto* refusal = std::get_if<Refusal>(&answer))
       throw InvalidInput(
-          str("layer ", d.layer.name, ": ", node.op->kind(), " over ", name_of(axes[a]), ": ", refusal->why));
+          str("layer ", d.layer.name, ": ", node.op->kind(), " over ", name_of(axis), ": ", refusal->why));
     const Row& row = std::get<Row>(answer);
     check(row.in.size() == node.in.size() && row.out.size() == node.out.size(), "a row names every input and output");
-    for (std::size_t i = 0; i < node.in.size(); ++i) bound.accepted[i][a] = row.in[i];
-    for (std::size_t o = 0; o < node.out.size(); ++o) bound.yielded[o][a] = row.out[o];
-    rows.emplace_back(axes[a], row);
+    // A tensor of the other grid does not lie over this axis: what the row says of it is not read.
+    const auto note = [&](const std::vector<int>& tensors, const std::vector<Placement>& placed,
+                          std::vector<Placements>& into) {
+      for (std::size_t i = 0; i < tensors.size(); ++i)
+        if (here(tensors[i])) into[i][index_of(axis)] = placed[i];
+    };
+    note(node.in, row.in, bound.accepted);
+    note(node.out, row.out, bound.yielded);
+    rows.emplace_back(axis, row);
   }
   return rows;
 }
@@ -149,9 +158,10 @@ bool consumer_takes_sums(const Draft& d, int tensor, const Placements& yielded) 
       consumer = &node;
     }
   if (!consumer) return false;
-  const auto axes = axes_of(Grid::kDense);
+  const auto axes = axes_of(d.spec(tensor).grid);
   for (std::size_t a = 0; a < axes.size(); ++a) {
-    if (yielded[a].kind != Kind::kPartial) continue;
+    if (yielded[a] == d.placed_by_rules(tensor)[a]) continue;
+    if (yielded[a].kind != Kind::kPartial) return false;
     std::vector<TensorSpec> in;
     for (const int t : consumer->in) {
       in.push_back(d.spec(t));
@@ -176,7 +186,7 @@ void partition(Draft& d) {
     if (spec.at != own) spec.name += ".slice";
     const int slot = d.add_slot(spec, d.role(t) == Role::kParameter ? Life::kParameter : Life::kBoundary);
     if (t == d.layer.input) d.unit.input = slot;
-    d.value[{t, key(own)}] = d.convert(d.unit.f, slot, own, false, d.spec(t).name);
+    d.value[{t, own}] = d.convert(d.unit.f, slot, own, false, d.spec(t).name);
   }
   for (const Node& node : d.layer.nodes) {
     Bound bound{&node, {}, {}, {}, {}, {}, {}};
@@ -186,9 +196,9 @@ void partition(Draft& d) {
     for (std::size_t i = 0; i < node.in.size(); ++i) {
       const int tensor = node.in[i];
       if (!d.left_partial.contains(tensor) || bound.accepted[i] == d.own(tensor)) continue;
-      const int sum = d.value.at({tensor, key(d.own(tensor))});
+      const int sum = d.value.at({tensor, d.own(tensor)});
       d.left_partial.erase(tensor);
-      d.value[{tensor, key(d.own(tensor))}] = d.convert(d.unit.f, sum, d.own(tensor), false, d.spec(tensor).name);
+      d.value[{tensor, d.own(tensor)}] = d.convert(d.unit.f, sum, d.own(tensor), false, d.spec(tensor).name);
       completed = true;
     }
     if (completed) rows = choose_rows(d, node, bound);
@@ -223,12 +233,12 @@ void partition(Draft& d) {
       int slot = bound.out[o];
       if (o == 0 && node.op->result_pass() == Pass::kF && bound.yielded[o] != own)
         slot = d.convert(d.unit.f, slot, own, false, d.spec(node.out[o]).name);
-      d.value[{node.out[o], key(own)}] = slot;
+      d.value[{node.out[o], own}] = slot;
     }
     d.nodes.push_back(std::move(bound));
   }
   if (d.layer.output >= 0) {
-    d.unit.output = d.value.at({d.layer.output, key(d.own(d.layer.output))});
+    d.unit.output = d.value.at({d.layer.output, d.own(d.layer.output)});
     if (d.split.slice_output)
       d.unit.output =
           d.convert(d.unit.f, d.unit.output, d.sliced(d.layer.output), false, d.spec(d.layer.output).name + ".slice");

@@ -108,7 +108,7 @@ Program build_program(const std::vector<Layer>& layers, const Plan& plan, const 
   Program program{.mesh = mesh_of(plan), .dtype = layers.at(0).parameters.at(0).spec.dtype};
   program.gradient_dtype = program.dtype == DType::kBf16 ? plan.gradient_dtype : program.dtype;
   const std::vector<int> sizes = stage_sizes(plan, static_cast<int>(layers.size()), schedule.num_stages);
-  program.zero = size_of(Group::kZero, program.mesh) > 1 ? plan.zero : 0;
+  program.zero = plan.zero;
   program.reduce = plan.reduce;
   program.cp_slices = plan.cp_slices;
   place_stages(program, schedule, sizes);
@@ -138,7 +138,16 @@ Program build_program(const std::vector<Layer>& layers, const Plan& plan, const 
   }
   const bool unit_by_unit = program.zero == 3 && plan.bucket.value == 0;
   make_buckets(program, unit_by_unit ? Bytes{1} : plan.bucket);
-  make_code(program, schedule, plan.live_units);
+  // A unit with experts has a bucket of each grid.
+  bool has_shards = false;
+  int buckets_of_unit = 1;
+  for (const RankProgram& rank : program.by_pp)
+    for (const Bucket& bucket : rank.buckets) {
+      has_shards |= program.shards_of(bucket) > 1;
+      if (bucket.grid == Grid::kExpert) buckets_of_unit = 2;
+    }
+  if (!has_shards) program.zero = 0;
+  make_code(program, schedule, plan.live_units * buckets_of_unit);
   return program;
 }
 
@@ -146,9 +155,12 @@ Program build_program(const Schedule& schedule, int units_of_stage) {
   return build_program(abstract_layers(schedule.num_stages * units_of_stage), Plan{}, schedule);
 }
 
-bool counts_in_norm(const Bucket& bucket, const Placed& parameter, int pp, const Coordinates& at) {
-  const Placement tp = parameter.spec.on(Axis::kTp);
-  const bool first_copy = tp.kind == Kind::kShard ? at.tp % tp.copies == 0 : at.tp == 0;
+bool counts_in_norm(const Bucket& bucket, const Placed& parameter, int pp, const Coordinates& at,
+                    const MeshSizes& mesh) {
+  const Axis axis = axes_of(bucket.grid).back();
+  const Placement inner = parameter.spec.on(axis);
+  const int place = place_on(axis, at, mesh);
+  const bool first_copy = inner.kind == Kind::kShard ? place % inner.copies == 0 : place == 0;
   return first_copy && at.dp_replicate == 0 && bucket.holders.front() == pp;
 }
 

@@ -69,6 +69,7 @@ struct RestSum {
 /// coordinates.
 struct Bucket {
   std::string name;
+  Grid grid = Grid::kDense;  ///< of all its parameters
   std::vector<Placed> parameters;
   std::int64_t elements = 0;
   std::vector<int> users;    ///< units of this rank that use them
@@ -113,12 +114,18 @@ struct Program {
   DType gradient_dtype = DType::kF32;  ///< what gradients are summed in, over microbatches and ranks
   int num_microbatches = 1;
   int num_stages = 1;
-  int zero = 0;  ///< what is sharded over the zero axes; 0 if those have one rank
+  int zero = 0;  ///< what is sharded over the zero axes; 0 if those have one rank: see zero_of
   GradientReduce reduce = GradientReduce::kStep;
   Slices cp_slices = Slices::kContiguous;
   std::vector<RankProgram> by_pp;
 
   int num_ranks() const { return static_cast<int>(by_pp.size()) * mesh.num_ranks(); }
+  /// Ranks over which a bucket may be sharded, and is reduced.
+  int shards_of(const Bucket& bucket) const { return size_of(zero_group(bucket.grid), mesh); }
+  /// The stage of a bucket: dense parameters and experts have zero axes of their own.
+  int zero_of(const Bucket& bucket) const { return shards_of(bucket) > 1 ? zero : 0; }
+  /// Whether each rank updates a part of its parameters, which all keep whole.
+  bool hands_out(const Bucket& bucket) const { return zero_of(bucket) == 1 || zero_of(bucket) == 2; }
   /// Whether whole gradients live for a part of the step only.
   bool reduces_each_microbatch() const { return zero >= 2 && reduce == GradientReduce::kMicrobatch; }
 };
@@ -158,7 +165,8 @@ inline constexpr int kCountValues = 1, kNormValues = 3;
 Bytes all_reduce_bytes(std::int64_t count, DType dtype, int n, int i);
 
 /// Whether this rank counts a parameter's elements (those of its shard) in the global norm: of equal copies one does.
-bool counts_in_norm(const Bucket& bucket, const Placed& parameter, int pp, const Coordinates& at);
+bool counts_in_norm(const Bucket& bucket, const Placed& parameter, int pp, const Coordinates& at,
+                    const MeshSizes& mesh);
 
 /// Boundary tensor that a kSend or kRecv moves, as a slot of its unit.
 int message_slot(const RankProgram& rank, const Instruction& message);

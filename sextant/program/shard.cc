@@ -6,9 +6,12 @@
 namespace sextant {
 namespace {
 
-std::vector<int> reads_of(const RankProgram& rank, const Instruction& run) {
+// The buckets that a run reads and whose parameters are shards.
+std::vector<int> gathered_by(const Program& program, const RankProgram& rank, const Instruction& run) {
   std::vector<int> out;
-  rank.for_each_read(run, [&](int b) { out.push_back(b); });
+  rank.for_each_read(run, [&](int b) {
+    if (program.zero_of(rank.buckets[static_cast<std::size_t>(b)]) == 3) out.push_back(b);
+  });
   return out;
 }
 
@@ -23,32 +26,30 @@ class Sharder {
     reads_.resize(n), gathering_.assign(n, -1), reducing_.assign(n, -1);
     left_.assign(program.reduces_each_microbatch() ? n * m : n, 0);
     for (std::size_t i = 0; i < runs_.size(); ++i) {
-      std::size_t reads = 0;
-      rank.for_each_read(runs_[i], [&](int b) { reads_[at(b)].push_back(i), ++reads; });
+      const std::vector<int> read = gathered_by(program, rank, runs_[i]);
+      for (const int b : read) reads_[at(b)].push_back(i);
       rank.for_each_write(runs_[i], [&](int b) { ++left_[contributions(b, runs_[i].microbatch)]; });
-      budget_ = std::max(budget_, static_cast<int>(reads));
+      budget_ = std::max(budget_, static_cast<int>(read.size()));
     }
   }
 
   void make() {
     for (std::size_t i = 0; i < runs_.size(); ++i) {
-      if (program_.zero == 3) gather_for(i);
-      if (is_reduced()) rank_.for_each_write(runs_[i], [&](int b) { finish_reduction(b, true); });
+      gather_for(i);
+      rank_.for_each_write(runs_[i], [&](int b) { finish_reduction(b, true); });
       rank_.code.push_back(runs_[i]);
-      if (program_.zero == 3)
-        for (const int b : reads_of(rank_, runs_[i]))
-          if (reads_[at(b)].back() == i) free(b);
-      if (is_reduced())
-        rank_.for_each_write(runs_[i], [&](int b) {
-          if (--left_[contributions(b, runs_[i].microbatch)] == 0) reduce(b);
-        });
+      for (const int b : gathered_by(program_, rank_, runs_[i]))
+        if (reads_[at(b)].back() == i) free(b);
+      rank_.for_each_write(runs_[i], [&](int b) {
+        if (--left_[contributions(b, runs_[i].microbatch)] == 0 && is_reduced(b)) reduce(b);
+      });
     }
     for (const int b : reduced_) finish_reduction(b, false);
   }
 
  private:
   static std::size_t at(int bucket) { return static_cast<std::size_t>(bucket); }
-  bool is_reduced() const { return size_of(Group::kZero, program_.mesh) > 1; }
+  bool is_reduced(int bucket) const { return program_.shards_of(rank_.buckets[at(bucket)]) > 1; }
   // Contributions that a reduction of this bucket behind this microbatch still waits for. Those of later microbatches
   // may be in it too: each is in exactly one.
   std::size_t contributions(int bucket, int microbatch) const {
@@ -58,7 +59,7 @@ class Sharder {
 
   // What run `i` reads is there, and as much of what the next one reads as the budget lets be there already.
   void gather_for(std::size_t i) {
-    const std::vector<int> now = reads_of(rank_, runs_[i]);
+    const std::vector<int> now = gathered_by(program_, rank_, runs_[i]);
     for (const int b : now) gather(b, i, now, now);
     for (const int b : now) {
       if (gathering_[at(b)] < 0) continue;
@@ -66,7 +67,7 @@ class Sharder {
       gathering_[at(b)] = -1;
     }
     for (std::size_t j = i + 1; j < runs_.size() && !now.empty(); ++j) {
-      const std::vector<int> next = reads_of(rank_, runs_[j]);
+      const std::vector<int> next = gathered_by(program_, rank_, runs_[j]);
       if (next.empty()) continue;
       for (const int b : next) gather(b, i, now, next);
       return;

@@ -4,17 +4,6 @@
 
 namespace sextant {
 
-namespace {
-
-int place_on(Axis axis, const Coordinates& at) {
-  return axis == Axis::kDpReplicate ? at.dp_replicate
-         : axis == Axis::kDpShard   ? at.dp_shard
-         : axis == Axis::kCp        ? at.cp
-                                    : at.tp;
-}
-
-}  // namespace
-
 DimSlice slice_of_dim(const TensorSpec& spec, Dim dim, const Coordinates& at, const MeshSizes& mesh) {
   const std::int64_t all = spec.size_of_dim(dim);
   std::int64_t first = 0, size = all, end = all;
@@ -22,7 +11,7 @@ DimSlice slice_of_dim(const TensorSpec& spec, Dim dim, const Coordinates& at, co
     const Placement p = spec.on(axis);
     if (p.kind != Kind::kShard || p.dim != dim || mesh[axis] == 1) continue;
     const std::int64_t slices = std::max(1, mesh[axis] / p.copies);
-    const int place = place_on(axis, at);
+    const int place = place_on(axis, at, mesh);
     size = (size + slices - 1) / slices;
     first += place / p.copies * size;
     end = std::min(end, first + size);
@@ -47,7 +36,7 @@ std::vector<Piece> pieces_of_dim(const TensorSpec& spec, Dim dim, const Coordina
   for (const Axis axis : axes_of(spec.grid)) {
     const Placement p = spec.on(axis);
     if (p.kind != Kind::kShard || p.dim != dim || mesh[axis] == 1) continue;
-    const int n = mesh[axis], r = place_on(axis, at);
+    const int n = mesh[axis], r = place_on(axis, at, mesh);
     std::vector<Piece> next;
     if (axis == Axis::kCp && dim == 'S' && cp_slices == Slices::kZigzag) {
       const std::int64_t chunk = size / (2 * n);

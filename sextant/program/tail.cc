@@ -9,14 +9,13 @@ void add_tail(const Program& program, RankProgram& rank, Tickets& tickets) {
     if (!rank.buckets[static_cast<std::size_t>(b)].rest.empty())
       rank.code.push_back({.code = Code::kReduceRest, .bucket = b});
   for (const Code code : {Code::kGradNorm, Code::kDecide, Code::kOptStep}) rank.code.push_back({.code = code});
-  if (program.zero == 1 || program.zero == 2) {
-    std::vector<std::int32_t> gathers;
-    for (std::int32_t b = 0; b < num_buckets; ++b) {
-      gathers.push_back(tickets.next());
-      rank.code.push_back({.code = Code::kGatherParams, .bucket = b, .waits_for = gathers.back()});
-    }
-    for (const std::int32_t gather : gathers) rank.code.push_back({.code = Code::kWait, .waits_for = gather});
+  std::vector<std::int32_t> gathers;
+  for (std::int32_t b = 0; b < num_buckets; ++b) {
+    if (!program.hands_out(rank.buckets[static_cast<std::size_t>(b)])) continue;
+    gathers.push_back(tickets.next());
+    rank.code.push_back({.code = Code::kGatherParams, .bucket = b, .waits_for = gathers.back()});
   }
+  for (const std::int32_t gather : gathers) rank.code.push_back({.code = Code::kWait, .waits_for = gather});
 }
 
 }  // namespace sextant

@@ -48,7 +48,7 @@ std::string collective(const Program& program, const RankProgram& rank, const In
   const auto over = [](const char* what, std::string_view group, std::int64_t bytes) {
     return str("  ", what, " over ", group, ", ", bytes, " B");
   };
-  const int zero = size_of(Group::kZero, program.mesh), data = size_of(Group::kData, program.mesh);
+  const int data = size_of(Group::kData, program.mesh);
   if (i.code == Code::kCountTokens) return data > 1 ? over("all_reduce", name_of(Group::kData), kCountValues * 8) : "";
   if (i.code == Code::kGradNorm)
     return program.num_ranks() > 1 ? over("all_reduce", name_of(Group::kWorld), kNormValues * 8) : "";
@@ -60,14 +60,15 @@ std::string collective(const Program& program, const RankProgram& rank, const In
   if (i.bucket < 0) return "";
   const Bucket& bucket = rank.buckets[static_cast<std::size_t>(i.bucket)];
   const std::int64_t bytes = bucket.elements * size_of(program.dtype), element = size_of(program.gradient_dtype);
-  const std::string_view group = name_of(Group::kZero);
+  const std::string_view group = name_of(zero_group(bucket.grid));
+  const int zero = program.zero_of(bucket);
   if (i.code == Code::kUnshard || i.code == Code::kGatherParams) return over("all_gather", group, bytes);
   if (i.code == Code::kReduce)
-    return over(program.zero > 0 ? "reduce_scatter" : "all_reduce", group, bucket.elements * element);
+    return over(zero > 0 ? "reduce_scatter" : "all_reduce", group, bucket.elements * element);
   std::string out;
   if (i.code == Code::kReduceRest)
     for (const RestSum& sum : bucket.rest) {
-      const std::int64_t share = program.zero > 0 ? zero : 1;
+      const std::int64_t share = zero > 0 ? program.shards_of(bucket) : 1;
       std::string where(name_of(sum.group));
       if (sum.group == Group::kHolders) {
         std::vector<std::string> names;

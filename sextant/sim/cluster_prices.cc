@@ -103,7 +103,7 @@ Breakdown break_down(const Program& program, const Prices& prices, const Virtual
           if (prices.parts.empty()) return;
           const PassPrice& part =
               prices.parts[pp][static_cast<std::size_t>(instruction.unit)][static_cast<std::size_t>(pass)];
-          out.tp += part.tp, out.cp += part.cp, inside += part.tp + part.cp;
+          out.tp += part.tp, out.cp += part.cp, out.ep += part.ep, inside += part.tp + part.cp + part.ep;
         };
         add(instruction.pass);
         if (instruction.fused) add(Pass::kW);
@@ -137,7 +137,8 @@ Breakdown break_down(const Program& program, const Prices& prices, const Virtual
   }
   out.compute = out.compute - out.imbalance;
   out.pipeline = shown.bubbles[pp].message;
-  out.bubble = out.makespan - out.compute - out.imbalance - out.optimizer - out.tp - out.cp - out.dp - out.pipeline;
+  out.bubble =
+      out.makespan - out.compute - out.imbalance - out.optimizer - out.tp - out.cp - out.ep - out.dp - out.pipeline;
   return out;
 }
 

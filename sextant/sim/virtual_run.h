@@ -92,8 +92,8 @@ struct Breakdown {
   Seconds compute;    ///< kernels, as much of them as coordinates have on average
   Seconds imbalance;  ///< what this coordinate has more than the average
   Seconds optimizer;
-  Seconds tp, cp, dp, pipeline;  ///< communication that nothing hides: within layers, of buckets, between stages
-  Seconds bubble;                ///< waits for work that is not done yet
+  Seconds tp, cp, ep, dp, pipeline;  ///< communication that nothing hides: within layers, of buckets, between stages
+  Seconds bubble;                    ///< waits for work that is not done yet
 };
 Breakdown break_down(const Program& program, const Prices& prices, const VirtualRun& run);
 

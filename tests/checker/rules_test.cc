@@ -217,7 +217,7 @@ TEST(Rules, NormCountsEveryElementOnce) {
               for (const Placed& p : bucket.parameters) {
                 for (int r = 0; r < program.mesh.num_ranks(); ++r) {
                   const Coordinates at = coordinates_of(r, program.mesh);
-                  if (at.dp_shard == 0 && counts_in_norm(bucket, p, pp, at)) counted += p.size;
+                  if (at.dp_shard == 0 && counts_in_norm(bucket, p, pp, at, program.mesh)) counted += p.size;
                 }
                 const Placement placed = p.spec.on(Axis::kTp);
                 const int slices = placed.kind == Kind::kShard ? tp / placed.copies : 1;
@@ -230,6 +230,33 @@ TEST(Rules, NormCountsEveryElementOnce) {
           }
         }
       }
+}
+
+// Experts have ranks of their own that share them; all others count what they hold of dense parameters.
+TEST(Rules, NormCountsEveryExpertOnce) {
+  ModelConfig config = tiny_llama(2);
+  config.family = "mixtral", config.vocabulary = 256;
+  config.mixture = {.experts = 8, .expert_width = 16, .router = {.top_k = 2}, .biases = true};
+  for (const auto& [tp, ep, etp] : {std::tuple{1, 1, 1}, {1, 4, 1}, {2, 4, 1}, {2, 2, 2}, {2, 8, 1}, {1, 2, 2}})
+    for (const int zero : {0, 1, 3}) {
+      Plan plan;
+      plan.dp_replicate = 2, plan.dp_shard = 4, plan.tp = tp, plan.ep = ep, plan.etp = etp, plan.zero = zero;
+      plan.sequence_parallel = tp > 1, plan.num_microbatches = 2;
+      const Model model = build_model(config, sizes_of(plan, {16, 16, DType::kF32}));
+      const Program program = build_program(model, plan);
+      EXPECT_TRUE(examine(program).violations.empty());
+      std::int64_t counted = 0;
+      for (const Bucket& bucket : program.by_pp[0].buckets)
+        for (const Placed& p : bucket.parameters)
+          for (int r = 0; r < program.mesh.num_ranks(); ++r) {
+            const Coordinates at = coordinates_of(r, program.mesh);
+            // The ranks that share the bucket count a shard each: one of them for all.
+            if (place_in(zero_group(bucket.grid), at, program.mesh) == 0 &&
+                counts_in_norm(bucket, p, 0, at, program.mesh))
+              counted += p.size;
+          }
+      EXPECT_EQ(counted, model.num_parameters()) << "tp " << tp << " ep " << ep << " etp " << etp;
+    }
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ for p in plans + [answer["rule_of_thumb"]]:
     assert p["dp"] * p["microbatch_size"] * p["num_microbatches"] == 512
     parts = p["compute_s"] + sum(p["exposed_s"].values()) + p["bubble_s"]
     assert abs(parts - p["step_time_s"]) < 1e-6 * p["step_time_s"] and 0 < p["mfu"] < 1 and p["peak_bytes"] > 0
-    assert set(p["exposed_s"]) == {"tp", "cp", "dp", "pp"}
+    assert set(p["exposed_s"]) == {"tp", "cp", "ep", "dp", "pp"}
 assert answer["rule_of_thumb"]["step_time_s"] >= steps[0]
 text = run(*small, "--global-batch-tokens", "4M", "--out", "best.toml", "--why-not", "tp=16")
 for words in ("certificate: best", "rule of thumb", "why not tp=16: its best", "loses by", "8,030,261,248 parameters", "step time", "memory"):
@@ -63,6 +63,24 @@ assert all(p["tp"] == 4 and p["pp"] == 2 for p in only["plans"]) and only["plans
 for words in (["plan"], small, small + ("--global-batch", "512", "--global-batch-tokens", "4M")):
     assert start(*words).returncode == 2, words
 
+# Experts: all ways to spread them; the winner's file is simulated to the same time, and explained.
+experts = ("plan", "--model", "mixtral-8x7b", "--cluster", "h100-dgx", "--devices", "64", "--sequence", "4096", "--global-batch", "512")
+answer = json.loads(run(*experts, "--out", "experts.toml", "--json"))
+steps = [p["step_time_s"] for p in answer["plans"]]
+assert steps == sorted(steps) and answer["certificate"]["proved"]
+for p in answer["plans"]:
+    assert p["dp"] * p["cp"] * p["tp"] % (p["ep"] * p["etp"]) == 0 and 8 % p["ep"] == 0
+    assert (p["exposed_s"]["ep"] > 0) == (p["ep"] * p["etp"] > 1)
+assert answer["plans"][0]["ep"] > 1
+again = json.loads(run("simulate", "experts.toml", "--json"))
+assert abs(again["step_time_s"] - steps[0]) < 1e-9
+# A rank with more rows than the mean holds and takes more.
+unfair = json.loads(run("simulate", "experts.toml", "model.expert_imbalance=1.3", "--json"))
+assert unfair["step_time_s"] > 1.05 * steps[0] and unfair["peak_bytes"] > again["peak_bytes"]
+assert "experts" in run("explain", "experts.toml")
+only = json.loads(run(*experts, "--only", "ep=1,etp=1", "--json"))
+assert all(p["ep"] == p["etp"] == 1 for p in only["plans"]) and only["plans"][0]["step_time_s"] > steps[0]
+
 # What nobody can plan.
 fails(3, "did you mean llama3.1-8b?", "plan", "--model", "llama3.1-8", "--cluster", "h100-dgx", "--devices", "64", "--sequence", "8192", "--global-batch", "64")
 fails(3, "did you mean h100-dgx?", "plan", "--model", "llama3.1-8b", "--cluster", "h100-dgk", "--devices", "64", "--sequence", "8192", "--global-batch", "64")
@@ -71,7 +89,6 @@ fails(3, "longer than the model's positions", "plan", "--model", "gpt2", "--clus
 fails(4, "no plan fits: memory is what is short", "plan", "--model", "llama3.1-405b", "--cluster", "h100-dgx", "--devices", "32", "--sequence", "8192", "--global-batch", "64")
 fails(4, "devices", "plan", "--model", "llama3.1-405b", "--cluster", "h100-dgx", "--devices", "32", "--sequence", "8192", "--global-batch", "64")
 fails(4, "no plan fits: none of", *small[:6], "63", "--sequence", "8192", "--global-batch", "512")
-fails(3, "not planned by this build yet", "plan", "--model", "mixtral-8x7b", "--cluster", "h100-dgx", "--devices", "64", "--sequence", "8192", "--global-batch", "64")
 fails(2, "did you mean pp?", *small, "--global-batch", "512", "--why-not", "ppp=4")
 fails(2, "expected a number of tokens", *small, "--global-batch-tokens", "4G")
 fails(3, "no whole number of sequences", *small, "--global-batch-tokens", "10000")

@@ -52,6 +52,11 @@ Plan split(int tp, bool sp, int cp = 1, CpKind kind = CpKind::kAllGather, int dp
   return p;
 }
 
+Plan with_experts(Plan plan, int ep, int etp) {
+  plan.ep = ep, plan.etp = etp;
+  return plan;
+}
+
 std::vector<Layout> layouts() {
   return {{"gpt_tp2", "gpt2", split(2, false)},
           {"gpt_tp2_sp", "gpt2", split(2, true)},
@@ -66,7 +71,11 @@ std::vector<Layout> layouts() {
           {"mixtral_tp2_sp", "mixtral", split(2, true)},
           {"deepseek_tp2", "deepseek_v3", split(2, false)},
           {"deepseek_tp2_sp", "deepseek_v3", split(2, true)},
-          {"gpt_oss_tp2", "gpt_oss", split(2, false)}};
+          {"gpt_oss_tp2", "gpt_oss", split(2, false)},
+          {"mixtral_dp2_tp2_sp_ep2", "mixtral", with_experts(split(2, true, 1, CpKind::kAllGather, 2), 2, 1)},
+          {"mixtral_dp2_tp2_sp_ep2_etp2", "mixtral", with_experts(split(2, true, 1, CpKind::kAllGather, 2), 2, 2)},
+          {"gpt_oss_dp2_tp2_ep2_etp2", "gpt_oss", with_experts(split(2, false, 1, CpKind::kAllGather, 2), 2, 2)},
+          {"deepseek_dp2_cp2_ep4", "deepseek_v3", with_experts(split(1, false, 2, CpKind::kAllGather, 2), 4, 1)}};
 }
 
 Model model_of(const Layout& layout) {
@@ -176,12 +185,65 @@ TEST(Lowering, BytesAreThoseOfTheCalculus) {
   // One all-reduce for both branches, and one for each of the two norms' outputs.
   expect_totals(totals(l[9], Pass::kF), {{"all_reduce tp", 2}}, "gpt_neox tp2 F");
   expect_totals(totals(l[9], Pass::kI), {{"all_reduce tp", 3 + tp2}}, "gpt_neox tp2 I");
-  // MLA: in F the outputs of attention and of routed and shared experts together; in I the two latents (18 and 12 of
-  // 24) and the rotary key (4 of 24) in place of attention's input, the experts' input (x for the shared ones, a row a
-  // visit for the two routed ones) and the router's weights (2 of 24).
-  expect_totals(totals(l[11], Pass::kF), {{"all_reduce tp", 3}}, "deepseek tp2 F");
-  expect_totals(totals(l[11], Pass::kI), {{"all_reduce tp", (18 + 12 + 4) / 24.0 + 1 + 2 + 2 / 24.0 + 1 + tp2}},
+  // MLA: in F the outputs of attention and of the shared experts; in I the two latents (18 and 12 of 24) and the rotary
+  // key (4 of 24) in place of attention's input. Each token is routed by one rank: the routed output is gathered in F,
+  // the gradients of its input and of its two weights (2 of 24) in I.
+  expect_totals(totals(l[11], Pass::kF), {{"all_reduce tp", 3}, {"all_gather tp", 0.5}}, "deepseek tp2 F");
+  expect_totals(totals(l[11], Pass::kI),
+                {{"all_reduce tp", (18 + 12 + 4) / 24.0 + 2 + tp2}, {"all_gather tp", 0.5 * (1 + 2 / 24.0)}},
                 "deepseek tp2 I");
+}
+
+// Two experts are visited: with two tp ranks that have half of the tokens each, as many rows as a rank has tokens
+// before. Half of them go to the other rank of ep, with a weight each (1 of 24), and come back; the gradients go the
+// same ways.
+TEST(Lowering, BytesOfExpertsAreThoseOfTheCalculus) {
+  const auto l = layouts();
+  const double tp2 = 3.0 / 24, w = 1.0 / 24;
+  const Layout &ep2 = l[14], &etp2 = l[15], &no_sp = l[16], &cp2 = l[17];
+  const double there_and_back = 0.5 * (2 + w);
+  expect_totals(totals(ep2, Pass::kF),
+                {{"all_gather tp", 1}, {"reduce_scatter tp", 1}, {"all_to_all ep", there_and_back}}, ep2.name);
+  expect_totals(
+      totals(ep2, Pass::kI),
+      {{"all_gather tp", 1}, {"reduce_scatter tp", 1}, {"all_reduce tp", tp2}, {"all_to_all ep", there_and_back}},
+      ep2.name);
+  // A half of each expert: rows (and weights) are gathered over etp, and outputs are summed.
+  expect_totals(totals(etp2, Pass::kF),
+                {{"all_gather tp", 1},
+                 {"reduce_scatter tp", 1},
+                 {"all_to_all ep", there_and_back},
+                 {"all_gather etp", 1 + w},
+                 {"reduce_scatter etp", 1}},
+                etp2.name);
+  expect_totals(totals(etp2, Pass::kI),
+                {{"all_gather tp", 1},
+                 {"reduce_scatter tp", 1},
+                 {"all_reduce tp", tp2},
+                 {"all_to_all ep", there_and_back},
+                 {"all_gather etp", 1},
+                 {"reduce_scatter etp", 1 + w}},
+                etp2.name);
+  expect_totals(totals(etp2, Pass::kW), {{"all_gather etp", 1}, {"all_gather tp", 0.5}}, etp2.name);
+  expect_totals(totals(no_sp, Pass::kF),
+                {{"all_reduce tp", 2},
+                 {"all_gather tp", 0.5},
+                 {"all_to_all ep", there_and_back},
+                 {"all_gather etp", 1 + w},
+                 {"reduce_scatter etp", 1}},
+                no_sp.name);
+  // The experts' last bias reads the gradient of rows that are whole again, and the router's weights of theirs.
+  expect_totals(totals(no_sp, Pass::kI),
+                {{"all_reduce tp", 2 + tp2},
+                 {"all_gather tp", 0.5 * (1 + 2 * w)},
+                 {"all_to_all ep", there_and_back},
+                 {"all_gather etp", 1},
+                 {"reduce_scatter etp", 1 + w}},
+                no_sp.name);
+  // Four ranks, each with all of its tokens, two rows a token: three quarters of them leave; keys and values over cp.
+  const double kv = (4 * 4 + 4 + 4 * 6) / 24.0 / 1.0;
+  expect_totals(totals(cp2, Pass::kF), {{"all_to_all ep", 0.75 * (4 + 2 * w)}, {"all_gather cp", kv}}, cp2.name);
+  expect_totals(totals(cp2, Pass::kI), {{"all_to_all ep", 0.75 * (4 + 2 * w)}, {"reduce_scatter cp", kv}}, cp2.name);
 }
 
 // Parameters whose gradients are partial over an axis (or over copies), by name without the layer.
@@ -216,6 +278,13 @@ TEST(Lowering, PartialGradientsAreThoseOfTheCalculus) {
   EXPECT_EQ(partial_over(l[12], Axis::kTp),
             "L00.router.w L00.norm2.w L00.k_shared.w L00.kv_latent_norm.w L00.kv_down.w "
             "L00.q_latent_norm.w L00.q_down.w L00.norm1.w head.final_norm.w");
+  // Experts are partial over the ranks that hold the same ones, router and norms over all that have other tokens.
+  const std::string experts = "L00.expert_down.w L00.expert_gate.w L00.expert_up.w";
+  EXPECT_EQ(partial_over(l[14], Axis::kEdp), experts);
+  EXPECT_EQ(partial_over(l[14], Axis::kTp), "L00.router.w L00.norm2.w L00.norm1.w head.final_norm.w");
+  for (const Axis axis : {Axis::kEp, Axis::kEtp}) EXPECT_EQ(partial_over(l[15], axis), "");
+  EXPECT_EQ(partial_over(l[16], Axis::kTp), "");
+  EXPECT_EQ(partial_over(l[16], Axis::kEtp), "L00.expert_down.b");
 }
 
 // Every preset is lowered under every mixture of these axes: families that do not train yet too.

@@ -90,8 +90,8 @@ class Interpreter {
 
  private:
   const RankProgram& list(std::size_t pp) const { return program_.by_pp[pp]; }
+  int zero(std::size_t pp, std::size_t bucket) const { return program_.zero_of(list(pp).buckets[bucket]); }
   Symbol garbage(Rank& r) { return ++r.faults, mix(++garbage_ ^ of("garbage")); }
-  bool reduces() const { return size_of(Group::kZero, program_.mesh) > 1; }
 
   Symbol take(Rank& r, std::map<std::pair<int, int>, Symbol>& from, int unit, int m) {
     const auto found = from.find({unit, m});
@@ -121,8 +121,8 @@ class Interpreter {
     Symbol weights = 0;
     for (const int b : list(pp).uses[static_cast<std::size_t>(u)].reads[static_cast<std::size_t>(pass)]) {
       const auto n = static_cast<std::size_t>(b);
-      const bool there = program_.zero != 3 || r.gathered[n] == 2;
-      weights = join({weights, there ? (program_.zero == 3 ? r.weight[n] : r.replica[n]) : garbage(r)});
+      const bool there = zero(pp, n) != 3 || r.gathered[n] == 2;
+      weights = join({weights, there ? (zero(pp, n) == 3 ? r.weight[n] : r.replica[n]) : garbage(r)});
     }
     bool at_start = false, at_end = false;
     const int before = neighbour(pp, u, -1, at_start), behind = neighbour(pp, u, +1, at_end);
@@ -181,7 +181,7 @@ class Interpreter {
         if (i.fused) run_pass(pp, r, i, Pass::kW);
         return true;
       case Code::kUnshard:
-        if (r.gathered[b] != 0 || program_.zero != 3) ++r.faults;
+        if (r.gathered[b] != 0 || zero(pp, b) != 3) ++r.faults;
         r.gathered[b] = 1;
         return start(r);
       case Code::kReshard:
@@ -191,7 +191,7 @@ class Interpreter {
       case Code::kReduce:
         if (r.reducing[b]) ++r.faults;
         r.reducing[b] = true;
-        if (program_.zero == 0) {
+        if (zero(pp, b) == 0) {
           r.gradient[b] *= 3;  // the others' share
         } else {
           r.shard[b] += 3 * r.gradient[b];
@@ -201,7 +201,7 @@ class Interpreter {
       case Code::kReduceRest: {
         if (r.reducing[b]) ++r.faults;
         const Bucket& bucket = list(pp).buckets[b];
-        Symbol& own = program_.zero == 0 ? r.gradient[b] : r.shard[b];
+        Symbol& own = zero(pp, b) == 0 ? r.gradient[b] : r.shard[b];
         if (bucket.holders.size() > 1) {
           auto& brought = sums_[{bucket.name, count_[{pp, bucket.name}]}];
           brought[pp] = own;
@@ -233,7 +233,7 @@ class Interpreter {
         for (std::size_t n = 0; n < r.gradient.size(); ++n) {
           if (r.reducing[n]) ++r.faults;
           if (list(pp).buckets[n].holders.front() == static_cast<int>(pp))
-            squares += mix(program_.zero == 0 ? r.gradient[n] : r.shard[n]);
+            squares += mix(zero(pp, n) == 0 ? r.gradient[n] : r.shard[n]);
         }
         brought[pp] = squares;
         if (brought.size() < ranks_.size()) return false;
@@ -248,9 +248,9 @@ class Interpreter {
         return true;
       case Code::kOptStep:
         for (std::size_t n = 0; n < r.weight.size(); ++n) {
-          const Symbol g = program_.zero == 0 ? r.gradient[n] : r.shard[n];
+          const Symbol g = zero(pp, n) == 0 ? r.gradient[n] : r.shard[n];
           r.weight[n] = join({r.weight[n], g, r.clip ? *r.clip : garbage(r)});
-          if (program_.zero == 0 || program_.zero == 3) r.replica[n] = r.weight[n];
+          if (!program_.hands_out(list(pp).buckets[n])) r.replica[n] = r.weight[n];
         }
         return true;
       case Code::kGatherParams:

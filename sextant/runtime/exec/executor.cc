@@ -96,7 +96,7 @@ Executor::Executor(const Program& program, const KernelTable& kernels, Communica
       numbers_(program) {
   for (std::size_t b = 0; b < rank_.buckets.size(); ++b) {
     const Bucket& bucket = rank_.buckets[b];
-    buckets_.emplace_back(program, bucket, pp_, own_, groups_[Group::kZero], pool_,
+    buckets_.emplace_back(program, bucket, pp_, own_, groups_[zero_group(bucket.grid)], pool_,
                           state_values(options_.optimizer.kind));
     for (std::size_t i = 0; i < bucket.parameters.size(); ++i)
       placed_.emplace(bucket.parameters[i].spec.name,

@@ -17,7 +17,7 @@ class RankGroups {
   const Coordinates& at() const { return at_; }
   /// Not kCopies or kHolders: there are several.
   Communicator& operator[](Group group) const { return *by_group_[static_cast<std::size_t>(group)]; }
-  Communicator& over(Axis axis) const { return (*this)[axis == Axis::kTp ? Group::kTensor : Group::kContext]; }
+  Communicator& over(Axis axis) const { return (*this)[group_along(axis)]; }
   /// The pipeline coordinates at this place of the mesh, in order.
   Communicator& pipeline() const { return *pipeline_; }
   /// Whom a sum that is left behind a bucket's reduction is over.

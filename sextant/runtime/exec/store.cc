@@ -17,7 +17,7 @@ BucketStore::BucketStore(const Program& program, const Bucket& bucket, int pp, c
     : bucket_(&bucket),
       pool_(&pool),
       zero_(&zero),
-      zero_stage_(program.zero),
+      zero_stage_(program.zero_of(bucket)),
       dtype_(program.dtype),
       unit_(size_of(program.dtype)),
       shard_(slice_of(bucket.elements, zero.size(), zero.rank())),
@@ -35,7 +35,7 @@ BucketStore::BucketStore(const Program& program, const Bucket& bucket, int pp, c
   gradients_ = take(stored.gradients, MemoryTag::kGradients);
   if (state_values > 0) state_ = take(stored.state * state_values, MemoryTag::kOptimizer);
   for (const Placed& p : bucket.parameters) {
-    counts_.push_back(counts_in_norm(bucket, p, pp, at));
+    counts_.push_back(counts_in_norm(bucket, p, pp, at, program.mesh));
     const auto within = [&](Slice slice, std::int64_t from, std::vector<Range>& out) {
       const std::int64_t begin = std::max(p.offset, slice.begin), end = std::min(p.offset + p.size, slice.end);
       if (begin < end) out.push_back({begin - from, end - from, p.parameter.is_matrix});
