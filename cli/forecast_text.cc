@@ -59,10 +59,11 @@ std::string words_of(const Plan& p) {
   return out;
 }
 
-std::string plan_file_text(const std::string& model, const std::string& cluster, int devices, const Workload& w,
-                           const Plan& p) {
+std::string plan_file_text(const std::string& name, const ModelConfig& m, const std::string& cluster, int devices,
+                           const Workload& w, const Plan& p) {
   std::string out =
-      str("[model]\nconfig = \"", model, "\"\n\n[cluster]\nname = \"", cluster, "\"\ndevices = ", devices,
+      str("[model]\nconfig = \"", name, "\"", m.product_type == ProductType::kFp8 ? "\nproducts = \"fp8\"" : "",
+          m.mtp_depth > 0 ? "\nmtp_depth = 1" : "", "\n\n[cluster]\nname = \"", cluster, "\"\ndevices = ", devices,
           "\n\n[workload]\nsequence = ", w.sequence, "\nglobal_batch = ", w.global_batch, "\nprecision = \"",
           w.dtype == DType::kBf16  ? "bf16"
           : w.dtype == DType::kF64 ? "fp64"

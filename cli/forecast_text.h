@@ -12,9 +12,9 @@ namespace sextant::cli {
 std::string words_of(const Plan& plan);
 /// Stages as Megatron-Core writes a pipeline layout: E embedding, t a layer, L head and loss, | between stages.
 std::string layout_of(const std::vector<int>& stages);
-/// The plan as a plan file's sections.
-std::string plan_file_text(const std::string& model, const std::string& cluster, int devices, const Workload& workload,
-                           const Plan& plan);
+/// The plan as a plan file's sections. `model`: its name, and what was chosen for it.
+std::string plan_file_text(const std::string& name, const ModelConfig& model, const std::string& cluster, int devices,
+                           const Workload& workload, const Plan& plan);
 void print_forecast(std::ostream& out, const Forecast& forecast, const Workload& workload, const Plan& plan,
                     const Cluster& cluster);
 /// The plan's degrees and the forecast's numbers.

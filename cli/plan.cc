@@ -108,6 +108,7 @@ Request read_request(const Arguments& a) {
               "; nearest: ", std::max<std::int64_t>(1, tokens / r.workload.sequence) * r.workload.sequence));
     r.workload.global_batch = tokens / r.workload.sequence;
   }
+  r.model.mtp_depth = static_cast<int>(a.integer("--mtp-depth", 0, 0, 1));
   const std::string precision = a.value("--precision").value_or("bf16");
   if (precision != "bf16" && precision != "fp32" && precision != "fp8")
     throw InvalidInput(str("sextant plan: --precision ", printable(precision, 40), ": expected bf16, fp8 or fp32"),
@@ -228,7 +229,7 @@ int run_plan(const Arguments& a) {
   const Ranked& best = answer.plans[0];
   write_json(a, v);
   write_output(a, "--out",
-               plan_file_text(*a.value("--model"), *a.value("--cluster"), r.devices, r.workload,
+               plan_file_text(*a.value("--model"), r.model, *a.value("--cluster"), r.devices, r.workload,
                               answer.uneven ? answer.uneven->plan : best.plan));
   if (a.value("--json") == "" || a.value("--out") == "") return 0;
 
@@ -281,6 +282,7 @@ const Command plan = {
      {"--global-batch", "B", "sequences of a step"},
      {"--global-batch-tokens", "T", "or its tokens: 16M is 16 x 1,048,576"},
      {"--precision", "P", "bf16 (with float32 gradients and master weights), fp8 (its products), or fp32"},
+     {"--mtp-depth", "1", "the head predicts a second token too, by a layer of its own (DeepSeek-V3)"},
      {"--only", "tp=8,...", "keeps to these: tp, cp, pp, dp, ep, etp, zero, virtual_stages, microbatch_size"},
      {"--why-not", "tp=16,...", "the best plan of that kind, and what it loses by"},
      {"--top", "N", "so many plans in the table (5)"},

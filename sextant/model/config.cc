@@ -90,11 +90,11 @@ int ModelConfig::layer_kind(std::int64_t layer) const {
 std::string ModelConfig::not_trained() const {
   if (mixture.experts > 0) return "mixtures of experts are lowered and counted by this build, not trained yet";
   if (latent.kv_rank > 0) return "latent attention is lowered and counted by this build, not trained yet";
+  if (mtp_depth > 0) return "further tokens are priced only; leave mtp_depth out";
   if (attention_core == AttentionCore::kUnfused || stored_masks || head.stored_logits ||
       norm_kernel == NormKernel::kSeveral || product_type == ProductType::kFp8)
     return "unfused attention and norms, stored masks and logits, and fp8 are priced only; leave attention_core, "
-           "norms, "
-           "masks, logits and products out";
+           "norms, masks, logits and products out";
   if (attention_dropout > 0)
     return str("attention dropout (", attention_dropout,
                " in its config) is not offered; set model.attention_dropout = 0");

@@ -68,37 +68,61 @@ class ModelBuilder {
 
   Layer build_layer(int index) const {
     LayerBuilder b(str("L", index < 10 ? "0" : "", index), index, sizes_);
-    const int x = boundary(b);
+    return b.finish(block(b, boundary(b), c_.is_mixture(index)));
+  }
+
+  int block(LayerBuilder& b, int x, bool is_mixture) const {
     const int attended =
         c_.latent.kv_rank > 0 ? latent_attention(b, before(b, "norm1", x)) : attention(b, before(b, "norm1", x));
     if (c_.parallel_branches) {
       const int fed = ffn(b, before(b, "norm2", x));
       const int both = b.apply(std::make_shared<Add>(), {attended, fed}, "branches");
-      return b.finish(residual(b, "res", both, x, {c_.attention_out_bias ? "out" : "", c_.ffn_bias ? "down" : ""}));
+      return residual(b, "res", both, x, {c_.attention_out_bias ? "out" : "", c_.ffn_bias ? "down" : ""});
     }
     const int x2 = residual(b, "res1", behind(b, "norm1_behind", attended), x, {c_.attention_out_bias ? "out" : ""});
     const int n2 = before(b, "norm2", x2);
-    const bool is_mixture = c_.is_mixture(index);
     const int fed = behind(b, "norm2_behind", is_mixture ? mixture(b, n2) : ffn(b, n2));
-    return b.finish(residual(b, "res2", fed, x2, {c_.ffn_bias && !is_mixture ? "down" : ""}));
+    return residual(b, "res2", fed, x2, {c_.ffn_bias && !is_mixture ? "down" : ""});
   }
 
   Layer head() const {
     LayerBuilder b("head", -1, sizes_);
-    const int x = norm(b, "final_norm", boundary(b), {{'D', c_.width}});
-    const int w = c_.tied_head ? token_table(b)
-                               : matrix(b, "head", "w", {{'V', c_.vocabulary}, {'D', c_.width}}, c_.initial_deviation);
+    const int hidden = boundary(b), x = norm(b, "final_norm", hidden, {{'D', c_.width}});
+    const int table = c_.tied_head || predicts_further() ? token_table(b) : -1;
+    const int w =
+        c_.tied_head ? table : matrix(b, "head", "w", {{'V', c_.vocabulary}, {'D', c_.width}}, c_.initial_deviation);
     if (purpose_ == ModelPurpose::kGenerate) {
       int logits = b.apply(std::make_shared<Linear>(c_.product_type), {x, w}, "logits");
       if (c_.head.softcap > 0) logits = b.apply(std::make_shared<Softcap>(c_.head.softcap), {logits}, "capped");
       return b.finish(logits);
     }
     b.apply(std::make_shared<Head>(c_.head), {x, w, b.data("labels", DType::kI32)}, "loss");
+    if (predicts_further()) {
+      const int further = norm(b, "mtp_final_norm", further_token(b, hidden, table), {{'D', c_.width}});
+      b.apply(std::make_shared<Head>(c_.head), {further, w, b.data("labels_further", DType::kI32)}, "mtp_loss");
+    }
     return b.finish(-1);
   }
 
  private:
   using Dims = std::vector<Extent>;
+
+  bool predicts_further() const { return c_.mtp_depth > 0 && purpose_ == ModelPurpose::kTrain; }
+
+  // The hidden state that predicts the token behind the next one: a layer over that of the next one and the embedding
+  // of what comes next (DeepSeek-V3, section 2.2). The product of both, joined, is the sum of a product of each.
+  int further_token(LayerBuilder& b, int hidden, int table) const {
+    const int token = b.apply(std::make_shared<Embedding>(c_.embedding_scale),
+                              {b.data("ids_further", DType::kI32), table}, "mtp_token");
+    const auto part = [&](const std::string& what, int x) {
+      const int n = norm(b, "mtp_norm_" + what, x, {{'D', c_.width}});
+      const int p =
+          matrix(b, "mtp_" + what, "mtp_" + what + ".w", {{'Y', c_.width}, {'D', c_.width}}, c_.initial_deviation);
+      return b.apply(std::make_shared<Linear>(c_.product_type, 'D'), {n, p}, "mtp_" + what);
+    };
+    const int both = b.apply(std::make_shared<Add>(), {part("hidden", hidden), part("token", token)}, "mtp_in");
+    return block(b, both, c_.is_mixture(c_.layers));
+  }
 
   // A branch's input as it reads it, and its result as it is added.
   int before(LayerBuilder& b, const std::string& what, int x) const {
@@ -126,7 +150,7 @@ class ModelBuilder {
 
   AttentionRule attention_rule(int layer) const {
     AttentionRule rule = c_.attention;
-    if (c_.slides.empty() || !c_.slides[static_cast<std::size_t>(layer)]) rule.window = 0;
+    if (layer < 0 || c_.slides.empty() || !c_.slides[static_cast<std::size_t>(layer)]) rule.window = 0;
     return rule;
   }
 

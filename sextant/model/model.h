@@ -62,6 +62,7 @@ struct ModelConfig {
   HeadRule head;
   MixtureConfig mixture;
   LatentConfig latent;
+  int mtp_depth = 0;  ///< 1: the head predicts a second token too, by a layer of its own (multi-token prediction)
   std::int64_t trained_sequence =
       0;                         ///< how long the sequences of its training were; a config may say, else max_positions
   double dropout = 0;            ///< of the embedding and both residual branches

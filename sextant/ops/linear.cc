@@ -21,7 +21,7 @@ std::vector<TensorSpec> Linear::outputs(std::span<const TensorSpec> in) const {
     else
       check(in[1].size_of_dim(e.dim) == e.size, "contracted dims are equal");
   for (const Extent& e : in[1].dims)
-    if (!in[0].has(e.dim)) y.dims.push_back(e);
+    if (!in[0].has(e.dim)) y.dims.push_back({renamed ? renamed : e.dim, e.size});
   return {y};
 }
 

@@ -54,6 +54,7 @@ ModelConfig read_model(const Value& run, const std::string& file, std::string& m
     model.mixture.imbalance = f.number("expert_imbalance", 1, 1e6);
   }
   f.known("expert_imbalance");
+  model.mtp_depth = static_cast<int>(f.integer_or("mtp_depth", 0, 0, 1));
   f.finish();
   return model;
 }

@@ -138,6 +138,7 @@ void read_parts(const Entry& row, ModelConfig& m) {
                 within(mla, "v_dim")};
     m.kv_heads = m.heads, m.head_width = m.latent.key_width + m.latent.rope_width;
   }
+  m.mtp_depth = row.number("model", "mtp_layers") > 0 ? 1 : 0;
   if (const double window = row.number("model", "sliding_window"); window > 0) {
     m.attention.window = static_cast<std::int64_t>(window);
     const auto every = static_cast<std::int64_t>(std::max(1.0, row.number("model", "sliding_every")));

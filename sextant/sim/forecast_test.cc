@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "sextant/program/examine.h"
+
 namespace sextant {
 namespace {
 
@@ -187,6 +191,111 @@ TEST(Memory, ScoresAreCountedWhereTheyAreKept) {
   model.attention_core = AttentionCore::kUnfused, model.stored_masks = true, model.attention_dropout = 0.1;
   const std::int64_t scores = 36LL * 5 * 20 * 1024 * 1024 * 4;
   EXPECT_NEAR(static_cast<double>(peak(model) - flash) / static_cast<double>(scores), 1, 0.05);
+}
+
+// Elements of a bucket's parameter on one rank, by name.
+std::map<std::string, std::int64_t> on_a_rank(const Program& program) {
+  std::map<std::string, std::int64_t> out;
+  for (const Bucket& bucket : program.by_pp[0].buckets)
+    for (const Placed& p : bucket.parameters) out[p.parameter.spec.name] = p.size;
+  return out;
+}
+
+// T10: Mixtral 8x7B, tp 2, ep 8, etp 1: experts divide by ep x etp, attention by tp, router and norms by nothing, and
+// the optimizer of the experts by the ranks that hold the same ones.
+TEST(Experts, DivideByTheirOwnDegrees) {
+  Plan plan;
+  plan.dp_shard = 8, plan.tp = 2, plan.sequence_parallel = true, plan.ep = 8, plan.zero = 1;
+  const Workload workload{4096, 8, DType::kBf16};
+  const Program program = build_program(build_model(find_model("mixtral-8x7b"), sizes_of(plan, workload)), plan);
+  const auto held = on_a_rank(program);
+  const std::int64_t D = 4096, F = 14336;
+  for (const char* w : {"L07.expert_up.w", "L07.expert_gate.w", "L07.expert_down.w"}) EXPECT_EQ(held.at(w), D * F);
+  EXPECT_EQ(held.at("L07.q.w"), D * D / 2);
+  EXPECT_EQ(held.at("L07.router.w"), 8 * D);
+  EXPECT_EQ(held.at("L07.norm1.w"), D);
+  for (const Bucket& bucket : program.by_pp[0].buckets)
+    EXPECT_EQ(stored_elements(program, bucket).state, bucket.elements / (bucket.grid == Grid::kExpert ? 2 : 8));
+  // Activations of routed rows: as many as visits, whatever ep is.
+  const auto rows = [&](int ep) {
+    Plan other = plan;
+    other.ep = ep;
+    const Model model = build_model(find_model("mixtral-8x7b"), sizes_of(other, workload));
+    const Unit unit = lower(model.layers[8], split_of(other));
+    for (const Slot& slot : unit.slots)
+      if (slot.spec.name == "L07.dispatch") return local_elements(slot.spec, mesh_of(other));
+    return std::int64_t{0};
+  };
+  for (const int ep : {1, 2, 4, 8}) EXPECT_EQ(rows(ep), 2 * 4096 / 2 * D) << ep;
+}
+
+// T14: 122 billion parameters of which a token uses 10: memory is that of all, FLOPs those of the ones used.
+TEST(Experts, MemoryOfAllAndFlopsOfThoseUsed) {
+  ModelConfig model;
+  model.family = "qwen3_moe";
+  model.layers = 50, model.width = 3072, model.heads = 32, model.kv_heads = 8, model.head_width = 128,
+  model.vocabulary = 151936, model.max_positions = 4096;
+  model.mixture = {.experts = 128, .expert_width = 2048, .router = {.top_k = 8}};
+  const Plan plan;
+  const Model built = build_model(model, sizes_of(plan, {4096, 1, DType::kBf16}));
+  const auto all = static_cast<double>(built.num_parameters());
+  const double unused = 50.0 * (128 - 8) * 3 * 3072 * 2048, used = all - unused;
+  EXPECT_NEAR(all / 1e9, 122, 2);
+  EXPECT_NEAR(used / 1e9, 10, 1);
+  const Program program = build_program(built, plan);
+  const MemoryPlan memory = plan_memory(program, 0, adamw_state(DType::kBf16), {}, 1);
+  EXPECT_NEAR(static_cast<double>(memory.at_peak[static_cast<std::size_t>(MemoryTag::kParameters)].value) / (2 * all),
+              1, 1e-4);
+  // Six for each parameter and token but the embedding's, and the scores: 12 s (heads x width of a head) a layer.
+  const double table = 151936.0 * 3072, scores = 12.0 * 50 * 4096 * 32 * 128;
+  EXPECT_NEAR(model_flops(program) / 4096 / (6 * (used - table) + scores), 1, 2e-3);
+}
+
+// T17: no tensor parallelism with experts over eight devices of a node: tokens travel, nothing goes over tp.
+TEST(Experts, TravelWithoutTensorParallelism) {
+  ModelConfig model = find_model("deepseek-v2-lite");
+  Plan plan;
+  plan.dp_shard = 8, plan.ep = 8, plan.num_microbatches = 4;
+  const Forecast f = forecast(model, {4096, 32, DType::kBf16}, plan, find_cluster("h100-dgx"));
+  EXPECT_GT(f.time.ep, Seconds{0});
+  EXPECT_EQ(f.time.tp, Seconds{0});
+  const Program program = build_program(build_model(model, sizes_of(plan, {4096, 32, DType::kBf16})), plan);
+  const StepBytes bytes = promised_bytes(program, 0, {});
+  EXPECT_EQ(bytes[Group::kTensor], Bytes{});
+  // 26 layers of experts, six visits a token, four times through ep (there and back, forward and backward), 7 of 8 rows
+  // leave; with each a weight, there and back.
+  const double rows = 26.0 * 6 * 4096 * 4 * 7 / 8;
+  EXPECT_NEAR(static_cast<double>(bytes[Group::kExpert].value) / (rows * 2 * (4 * 2048 + 2)), 1, 1e-3);
+}
+
+// T12: the head of multi-token prediction looks up embeddings too: the last coordinate holds the table, padded so that
+// it divides into shards, and its share of the optimizer is in the account of memory.
+TEST(Experts, AFurtherTokenCostsACopyOfTheEmbedding) {
+  ModelConfig model = find_model("deepseek-v2-lite");
+  Plan plan;
+  plan.dp_shard = 24, plan.pp = 2, plan.ep = 8, plan.zero = 1, plan.num_microbatches = 2;
+  const auto built = [&] { return build_program(build_model(model, sizes_of(plan, {4096, 48, DType::kBf16})), plan); };
+  const auto table_of = [&](const Program& program, std::size_t pp) -> const Bucket* {
+    for (const Bucket& bucket : program.by_pp[pp].buckets)
+      for (const Placed& p : bucket.parameters)
+        if (p.parameter.spec.name == "embed.w") return &bucket;
+    return nullptr;
+  };
+  EXPECT_EQ(table_of(built(), 1), nullptr);
+  const MemoryPlan before = plan_memory(built(), 1, adamw_state(DType::kBf16), {}, 1);
+  model.mtp_depth = 1;
+  const Program program = built();
+  const Bucket* table = table_of(program, 1);
+  ASSERT_NE(table, nullptr);
+  EXPECT_EQ(table->holders, (std::vector<int>{0, 1}));
+  EXPECT_EQ(table->elements % 24, 0);
+  EXPECT_GE(table->elements, 102400 * 2048);
+  EXPECT_EQ(stored_elements(program, *table).state, table->elements / 24);
+  // Parameters and gradients whole, the state in 24 shards; and the layer of its own, whose experts have three.
+  const MemoryPlan after = plan_memory(program, 1, adamw_state(DType::kBf16), {}, 1);
+  const double copy = static_cast<double>(table->elements) * (2 + 4 + 12.0 / 24);
+  EXPECT_GT(static_cast<double>((after.at_start - before.at_start).value), copy);
+  EXPECT_TRUE(examine(program).violations.empty());
 }
 
 }  // namespace
