@@ -13,13 +13,13 @@ std::string recompute_text(const Recompute& r, const char* full, const char* non
   return text;
 }
 
+}  // namespace
+
 std::string numbers(const std::vector<int>& list) {
   std::vector<std::string> words;
   for (const int n : list) words.push_back(std::to_string(n));
   return join(words, ", ");
 }
-
-}  // namespace
 
 std::string layout_of(const std::vector<int>& stages) {
   std::string out;
@@ -82,6 +82,7 @@ std::string plan_file_text(const std::string& name, const ModelConfig& m, const 
     line("pp", p.pp);
     line("schedule", "\"" + p.schedule + "\"");
     if (p.virtual_stages > 0) line("virtual_stages", p.virtual_stages);
+    if (!p.most_live.empty()) line("most_live", "[" + numbers(p.most_live) + "]");
     if (!p.stages.empty()) line("stages", "[" + numbers(p.stages) + "]");
   }
   if (w.dtype == DType::kBf16) line("gradient_dtype", p.gradient_dtype == DType::kF32 ? "\"fp32\"" : "\"bf16\"");

@@ -10,6 +10,8 @@ namespace sextant::cli {
 
 /// "dp 128 tp 8 pp 16 interleaved V 8, zero 1, 16 x 1 sequences, recompute full".
 std::string words_of(const Plan& plan);
+/// "1, 2, 3".
+std::string numbers(const std::vector<int>& list);
 /// Stages as Megatron-Core writes a pipeline layout: E embedding, t a layer, L head and loss, | between stages.
 std::string layout_of(const std::vector<int>& stages);
 /// The plan as a plan file's sections. `model`: its name, and what was chosen for it.

@@ -45,6 +45,23 @@ std::array<Seconds, 3> read_times(const std::string& text) {
   return out;
 }
 
+// "16,12,12,10".
+std::vector<int> read_counts(const std::string& text) {
+  std::vector<int> out;
+  const char *at = text.data(), *end = text.data() + text.size();
+  for (;;) {
+    int n = 0;
+    const auto [behind, error] = std::from_chars(at, end, n);
+    if (error != std::errc() || n < 0 || n > kMostMicrobatches || (behind != end && *behind != ','))
+      throw InvalidInput(str("sextant schedule: --most-live: found '", printable(text, 40),
+                             "', expected microbatches that each rank may hold: --most-live 16,12,12,10"),
+                         ExitCode::kUsage);
+    out.push_back(n);
+    if (behind == end) return out;
+    at = behind + 1;
+  }
+}
+
 int columns(const Arguments& a) {
   int found = kLeastColumns;
   winsize size{};
@@ -224,10 +241,11 @@ int run_schedule(const Arguments& a) {
         throw InvalidInput(str("sextant schedule: ", needed, " is missing: sextant schedule ", printable(id, 40),
                                " --stages 4 --microbatches 8"),
                            ExitCode::kUsage);
-  const ScheduleShape shape{static_cast<int>(a.integer("--stages", 0, 1, kMostRanks)),
-                            static_cast<int>(a.integer("--microbatches", 0, 1, kMostMicrobatches)),
-                            static_cast<int>(a.integer("--virtual", 0, 1, kMostRanks)),
-                            static_cast<int>(a.integer("--group", 0, 1, kMostMicrobatches))};
+  ScheduleShape shape{static_cast<int>(a.integer("--stages", 0, 1, kMostRanks)),
+                      static_cast<int>(a.integer("--microbatches", 0, 1, kMostMicrobatches)),
+                      static_cast<int>(a.integer("--virtual", 0, 1, kMostRanks)),
+                      static_cast<int>(a.integer("--group", 0, 1, kMostMicrobatches))};
+  if (const auto live = a.value("--most-live")) shape.most_live = read_counts(*live);
   const std::array<Seconds, 3> times = read_times(a.value("--times").value_or("1,1,1"));
   const Seconds latency{a.number("--latency", 0, 0, 1e9)};
   const int width = columns(a);
@@ -282,6 +300,7 @@ const Command schedule = {
      {"--microbatches", "M", "of a step; csv:FILE has its own"},
      {"--virtual", "V", "stages a rank (interleaved, bfs: 2 if left out)"},
      {"--group", "G", "interleaved: microbatches that a chunk takes in turn (P if left out)"},
+     {"--most-live", "N,N,...", "zb-capped: microbatches that each rank may hold (P if left out)"},
      {"--times", "F,I,W", "of a rank's share of the model, for one microbatch: 1,1,1 if left out"},
      {"--latency", "C", "of a message between ranks: 0 if left out"},
      {"--json", "[=FILE]", "all numbers and lists as JSON"},
@@ -297,6 +316,7 @@ const Command schedule = {
     "Examples:\n"
     "  sextant schedule 1f1b --stages 4 --microbatches 8\n"
     "  sextant schedule zb-v --stages 4 --microbatches 8 --times 1,1.2,0.8 --latency 0.1\n"
+    "  sextant schedule zb-capped --stages 4 --microbatches 24 --most-live 16,12,12,10\n"
     "  sextant schedule interleaved --stages 4 --microbatches 8 --virtual 2 --csv\n",
     run_schedule};
 

@@ -1,27 +1,36 @@
 #include <cstdio>
 #include <iostream>
+#include <optional>
+#include <sstream>
 
 #include "cli/cli.h"
 #include "cli/forecast_text.h"
 #include "sextant/plan/plan_file.h"
+#include "sextant/planner/planner.h"
 #include "sextant/program/examine.h"
 #include "sextant/trace/timeline.h"
 
 namespace sextant::cli {
 namespace {
 
-// "2=1.3": a coordinate and its factor.
-std::pair<int, double> read_slow(const std::string& text, int num_coordinates) {
-  const auto equals = text.find('=');
-  char* end = nullptr;
-  const long pp = std::strtol(text.c_str(), &end, 10);
-  const double factor = equals == std::string::npos ? 0 : std::strtod(text.c_str() + equals + 1, nullptr);
-  if (equals == std::string::npos || end != text.c_str() + equals || pp < 0 || pp >= num_coordinates ||
-      !(factor > 0 && factor < 1e6))
-    throw InvalidInput(str("sextant simulate: --slow ", printable(text, 40), ": expected PP=FACTOR, with PP from 0 to ",
-                           num_coordinates - 1, ", e.g. --slow 0=1.2"),
-                       ExitCode::kUsage);
-  return {static_cast<int>(pp), factor};
+// "2=1.3,4=1.1": coordinates and their factors.
+std::vector<double> read_slow(const std::string& text, int num_coordinates) {
+  std::vector<double> out(static_cast<std::size_t>(num_coordinates), 1);
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const auto equals = part.find('=');
+    char *end = nullptr, *factor_end = nullptr;
+    const long pp = std::strtol(part.c_str(), &end, 10);
+    const double factor = equals == std::string::npos ? 0 : std::strtod(part.c_str() + equals + 1, &factor_end);
+    if (equals == std::string::npos || end != part.c_str() + equals || pp < 0 || pp >= num_coordinates ||
+        *factor_end != '\0' || !(factor > 0 && factor < 1e6))
+      throw InvalidInput(
+          str("sextant simulate: --slow ", printable(text, 40), ": expected PP=FACTOR, with PP from 0 to ",
+              num_coordinates - 1, ", e.g. --slow 0=1.2,3=1.1"),
+          ExitCode::kUsage);
+    out[static_cast<std::size_t>(pp)] = factor;
+  }
+  return out;
 }
 
 int run_simulate(const Arguments& a) {
@@ -42,11 +51,8 @@ int run_simulate(const Arguments& a) {
   require_sound(program);
   Prices prices = cluster_prices(program, cluster);
   Disturbance disturbance;
-  if (const auto slow = a.value("--slow")) {
-    disturbance.factor.assign(program.by_pp.size(), 1);
-    const auto [pp, factor] = read_slow(*slow, static_cast<int>(program.by_pp.size()));
-    disturbance.factor[static_cast<std::size_t>(pp)] = factor;
-  }
+  if (const auto slow = a.value("--slow"))
+    disturbance.factor = read_slow(*slow, static_cast<int>(program.by_pp.size()));
   disturbance.link = a.number("--slow-links", 1, 1e-3, 1e6);
   disturbance.jitter = a.number("--jitter", 0, 0, 1);
   disturbance.seed = static_cast<std::uint64_t>(a.integer("--seed", 1, 0, std::int64_t{1} << 62));
@@ -62,10 +68,26 @@ int run_simulate(const Arguments& a) {
   Value times{Value::Object{}};
   for (const auto& [what, time] : time_by_what(program, cluster, run, 0)) times.set(what, time.value);
   v.set("time_by_what_s", std::move(times));
+  std::optional<Ranked> balanced;
+  if (a.has("--balance")) {
+    const Request request{file.model, file.workload, cluster, file.plan.num_ranks(), disturbance.factor};
+    balanced = with_uneven_stages(request, {.plan = file.plan, .bound = {}, .forecast = f});
+    Value::Array stages;
+    for (const int n : balanced ? balanced->plan.stages : file.plan.stages) stages.emplace_back(std::int64_t{n});
+    v.set("balanced_stages", std::move(stages));
+    v.set("balanced_step_time_s", (balanced ? *balanced : Ranked{.forecast = f}).forecast.step().value);
+  }
   write_json(a, v);
   if (a.value("--json") == "" || a.value("--trace") == "") return 0;
   std::cout << words_of(file.plan) << " on " << file.plan.num_ranks() << " x " << cluster.device.name << "\n";
   print_forecast(std::cout, f, file.workload, file.plan, cluster);
+  if (balanced)
+    std::cout << "\nbalanced by what units take here: " << human(balanced->forecast.step()) << " ("
+              << percent(balanced->forecast.step() / f.step() - 1) << ") with\n  plan.stages = ["
+              << numbers(balanced->plan.stages) << "]\n  as a Megatron layout " << layout_of(balanced->plan.stages)
+              << "\n";
+  else if (a.has("--balance"))
+    std::cout << "\nno stages of other sizes fit and are faster by a thousandth\n";
   return 0;
 }
 
@@ -77,7 +99,8 @@ const Command simulate = {
     "Runs a step of a plan in virtual time on a cluster: time by what it goes into, memory by what it holds.",
     {{"--cluster", "NAME", "a preset or a cluster file, in place of [cluster] name"},
      {"--devices", "N", "fills plan.dp_shard if the file leaves it out"},
-     {"--slow", "PP=FACTOR", "the devices of a pipeline coordinate are slower by FACTOR"},
+     {"--slow", "PP=FACTOR,...", "the devices of a pipeline coordinate are slower by FACTOR"},
+     {"--balance", "", "stages of other sizes, such that the longest takes as little as can be with these devices"},
      {"--slow-links", "FACTOR", "messages between stages take so much longer"},
      {"--jitter", "S", "every pass is off by a share of its own, of deviation S"},
      {"--seed", "N", "of the jitter (1)"},
@@ -85,7 +108,9 @@ const Command simulate = {
      {"--json", "[=FILE]", "all numbers as JSON; fractions, seconds, bytes"}},
     "Examples:\n"
     "  sextant simulate examples/plans/llama3-405b.toml\n"
-    "  sextant simulate examples/plans/llama3-405b.toml plan.virtual_stages=4 --slow 3=1.1\n",
+    "  sextant simulate examples/plans/llama3-405b.toml plan.virtual_stages=4 --slow 3=1.1\n"
+    "  sextant simulate examples/plans/llama3-405b.toml plan.virtual_stages=0 plan.schedule=1f1b --slow 0=1.5 "
+    "--balance\n",
     run_simulate};
 
 }  // namespace sextant::cli

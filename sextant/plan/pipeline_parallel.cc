@@ -6,7 +6,7 @@
 namespace sextant {
 
 ScheduleShape schedule_shape(const Plan& plan) {
-  return {plan.pp, static_cast<int>(plan.num_microbatches), plan.virtual_stages, plan.group};
+  return {plan.pp, static_cast<int>(plan.num_microbatches), plan.virtual_stages, plan.group, plan.most_live};
 }
 
 Schedule schedule_of(const Plan& plan) { return schedule_of(plan.schedule, schedule_shape(plan)); }

@@ -206,9 +206,13 @@ Plan read_plan(const Value& run, const std::string& file, const Workload& worklo
   p.schedule = f.text_or("schedule", "1f1b");
   p.virtual_stages = static_cast<int>(f.integer_or("virtual_stages", 0, 0, 1 << 14));
   p.group = static_cast<int>(f.integer_or("group", 0, 0, 1 << 20));
-  if (f.has("stages"))
-    for (const std::int64_t n : f.integers("stages", 1, 1 << 20)) p.stages.push_back(static_cast<int>(n));
-  f.known("stages");
+  const auto list = [&](const char* key, std::vector<int>& into) {
+    if (f.has(key))
+      for (const std::int64_t n : f.integers(key, 1, 1 << 20)) into.push_back(static_cast<int>(n));
+    f.known(key);
+  };
+  list("stages", p.stages);
+  list("most_live", p.most_live);
   p.border =
       f.one_of_or("stage_border", "slice", {"slice", "whole"}) == "slice" ? StageBorder::kSlice : StageBorder::kWhole;
   p.recompute = read_recompute(f);

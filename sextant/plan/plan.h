@@ -39,6 +39,7 @@ struct Plan {
   Bytes bucket{0};                     ///< a bucket is closed at this many bytes; 0: one a stage (zero 3: one a unit)
   std::string schedule = "1f1b";
   int virtual_stages = 0, group = 0;  ///< 0: the schedule's own
+  std::vector<int> most_live;         ///< zb-capped: microbatches that each coordinate may hold; empty: pp
   std::vector<int> stages;            ///< units of each stage; empty: balanced
   StageBorder border = StageBorder::kSlice;
   Recompute recompute;

@@ -15,6 +15,8 @@ struct Request {
   Workload workload;
   Cluster cluster;
   int devices = 1;
+  /// Devices of a pipeline coordinate that are slower by a factor; empty: all alike. For plans of so many coordinates.
+  std::vector<double> slow{};
 };
 
 /// What is tried: every combination of these lists.
@@ -102,8 +104,9 @@ std::optional<Ranked> least_memory(const Request& request, const Space& space);
 std::optional<Ranked> rule_of_thumb(const Request& request, const Space& space);
 Ranked simulate_plan(const Request& request, const Plan& plan);
 
-/// Units of each stage such that the longest stage is as short as can be; `times` of the units in model order.
-std::vector<int> least_stages(const std::vector<double>& times, int num_stages);
+/// Units of each stage such that the longest stage is as short as can be; `times` of the units in model order, `slow`
+/// the factor of each stage (empty: 1).
+std::vector<int> least_stages(const std::vector<double>& times, int num_stages, const std::vector<double>& slow = {});
 /// The plan with stages of other sizes (the longest as short as can be; or layers dealt out evenly with embedding and
 /// head on top), if one of them is faster. Plans of the search have stages that are balanced by number.
 std::optional<Ranked> with_uneven_stages(const Request& request, const Ranked& best);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
 
 #include "sextant/base/errors.h"
@@ -186,6 +187,38 @@ TEST(Stages, TheLongestIsAsShortAsCanBe) {
   EXPECT_EQ(least_stages({1, 1, 1, 5}, 4), (std::vector<int>{1, 1, 1, 1}));
   EXPECT_EQ(least_stages({5, 1, 1, 1, 1}, 2), (std::vector<int>{1, 4}));
   EXPECT_EQ(least_stages({9, 1, 1, 1}, 3), (std::vector<int>{1, 2, 1}));  // none is empty
+}
+
+// T19: five unequal nodes of equal memory, 40 layers. Dealt out by memory, each has eight layers, and the slowest one
+// is waited for; by speed, the longest stage is as short as whole layers let it be.
+TEST(Stages, OfUnequalDevices) {
+  const std::vector<double> slow = {1, 1, 1.49, 1.2, 1.49};
+  const auto longest = [&](const std::vector<int>& sizes) {
+    double out = 0;
+    for (std::size_t s = 0; s < sizes.size(); ++s) out = std::max(out, slow[s] * sizes[s]);
+    return out;
+  };
+  const std::vector<int> found = least_stages(std::vector<double>(40, 1), 5, slow);
+  EXPECT_EQ(std::accumulate(found.begin(), found.end(), 0), 40);
+  double best = 1e9;  // all ways to deal out 40 layers
+  for (int a = 1; a < 37; ++a)
+    for (int b = 1; a + b < 38; ++b)
+      for (int c = 1; a + b + c < 39; ++c)
+        for (int d = 1; a + b + c + d < 40; ++d) best = std::min(best, longest({a, b, c, d, 40 - a - b - c - d}));
+  EXPECT_EQ(longest(found), best);
+  EXPECT_LT(best, 0.9 * longest({8, 8, 8, 8, 8}));
+
+  // The same for a whole step: layers move to the faster nodes.
+  Request r{dense(40), {2048, 64, DType::kBf16}, find_cluster("h100-dgx"), 5, slow};
+  Plan plan;
+  plan.pp = 5, plan.num_microbatches = 64;
+  const Ranked even = simulate_plan(r, plan);
+  const std::optional<Ranked> moved = with_uneven_stages(r, even);
+  ASSERT_TRUE(moved.has_value());
+  EXPECT_LT(moved->forecast.step().value, 0.9 * even.forecast.step().value);
+  EXPECT_LT(moved->plan.stages[2], moved->plan.stages[1]);
+  r.slow.clear();
+  EXPECT_LT(simulate_plan(r, plan).forecast.step(), even.forecast.step());
 }
 
 // T18: Llama 3 70B, tp 4 pp 8 with 5 chunks: 80 layers, embedding and head on 40 stages. Balanced by number the stage

@@ -167,7 +167,10 @@ void for_each(const Request& r, const Space& s, Counts& counts, const auto& body
 }  // namespace
 
 Ranked simulate_plan(const Request& r, const Plan& plan) {
-  Ranked out{.plan = plan, .bound = {}, .forecast = forecast(r.model, r.workload, plan, r.cluster)};
+  const Program program = build_program(build_model(r.model, sizes_of(plan, r.workload)), plan);
+  Prices prices = cluster_prices(program, r.cluster);
+  if (!r.slow.empty()) disturb(prices, {.factor = r.slow});
+  Ranked out{.plan = plan, .bound = {}, .forecast = forecast(program, r.cluster, prices)};
   out.fits = out.forecast.peak <= r.cluster.device.memory;
   return out;
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "sextant/plan/pipeline_parallel.h"
@@ -6,28 +7,28 @@
 
 namespace sextant {
 
-std::vector<int> least_stages(const std::vector<double>& times, int num_stages) {
-  const auto num_units = static_cast<int>(times.size());
-  // How many runs of at most `limit` the units take, greedily; their sizes in `sizes`.
-  const auto cut = [&](double limit, std::vector<int>& sizes) {
-    sizes.assign(1, 0);
-    double sum = 0;
-    for (int u = 0; u < num_units; ++u) {
-      const double time = times[static_cast<std::size_t>(u)];
-      // What is left must still fill the stages that are left.
-      const int left = num_units - u, stages_left = num_stages - static_cast<int>(sizes.size());
-      if (sizes.back() > 0 && (sum + time > limit || left <= stages_left)) sizes.push_back(0), sum = 0;
-      ++sizes.back(), sum += time;
-    }
-    return static_cast<int>(sizes.size());
-  };
-  std::vector<int> sizes;
-  double least = *std::max_element(times.begin(), times.end()), most = std::accumulate(times.begin(), times.end(), 0.0);
-  for (int round = 0; round < 60; ++round) {
-    const double middle = (least + most) / 2;
-    (cut(middle, sizes) <= num_stages ? most : least) = middle;
+std::vector<int> least_stages(const std::vector<double>& times, int num_stages, const std::vector<double>& slow) {
+  const std::size_t units = times.size(), stages = static_cast<std::size_t>(num_stages);
+  std::vector<double> before(units + 1, 0);  // of the units in front of each
+  for (std::size_t u = 0; u < units; ++u) before[u + 1] = before[u] + times[u];
+  // longest[u]: of the stages so far over the first u units, at best; first[s][u]: where stage s then starts.
+  std::vector<double> longest(units + 1, std::numeric_limits<double>::infinity());
+  longest[0] = 0;
+  std::vector<std::vector<std::size_t>> first(stages, std::vector<std::size_t>(units + 1, 0));
+  for (std::size_t s = 0; s < stages; ++s) {
+    const double factor = s < slow.size() ? slow[s] : 1;
+    std::vector<double> next(units + 1, std::numeric_limits<double>::infinity());
+    for (std::size_t end = s + 1; end <= units; ++end)
+      for (std::size_t start = end; start-- > s;) {
+        const double own = factor * (before[end] - before[start]);
+        if (own >= next[end]) break;  // and longer still from further in front
+        if (const double all = std::max(longest[start], own); all < next[end]) next[end] = all, first[s][end] = start;
+      }
+    longest = std::move(next);
   }
-  cut(most * (1 + 1e-12), sizes);
+  std::vector<int> sizes(stages);
+  for (std::size_t s = stages, end = units; s-- > 0; end = first[s][end])
+    sizes[s] = static_cast<int>(end - first[s][end]);
   return sizes;
 }
 
@@ -38,8 +39,10 @@ std::optional<Ranked> with_uneven_stages(const Request& r, const Ranked& best) {
   const Prices prices = cluster_prices(program, r.cluster);
   // Times of the units in model order.
   std::vector<std::pair<int, double>> by_place;
+  std::vector<std::size_t> holder(static_cast<std::size_t>(num_stages));
   for (std::size_t pp = 0; pp < program.by_pp.size(); ++pp) {
     const RankProgram& rank = program.by_pp[pp];
+    for (const Stage& stage : rank.stages) holder[static_cast<std::size_t>(stage.index)] = pp;
     for (std::size_t u = 0; u < rank.units.size(); ++u) {
       const auto& time = prices.units[pp][u];
       by_place.emplace_back(rank.stage(static_cast<int>(u)).index * num_units + static_cast<int>(u),
@@ -51,7 +54,10 @@ std::optional<Ranked> with_uneven_stages(const Request& r, const Ranked& best) {
   for (const auto& [place, time] : by_place) times.push_back(time);
   if (static_cast<int>(times.size()) != num_units) return std::nullopt;  // mirrored stages hold units twice
 
-  std::vector<std::vector<int>> tried = {least_stages(times, num_stages)};
+  std::vector<double> slow;  // of stages; their times are those of even devices
+  if (!r.slow.empty())
+    for (int stage = 0; stage < num_stages; ++stage) slow.push_back(r.slow[holder[static_cast<std::size_t>(stage)]]);
+  std::vector<std::vector<int>> tried = {least_stages(times, num_stages, slow)};
   if (r.model.layers % num_stages == 0) {  // layers alike, embedding and head on top
     tried.emplace_back(static_cast<std::size_t>(num_stages), static_cast<int>(r.model.layers / num_stages));
     ++tried.back().front(), ++tried.back().back();

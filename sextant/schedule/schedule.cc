@@ -1,6 +1,7 @@
 #include "sextant/schedule/schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sextant/base/errors.h"
 #include "sextant/base/mapped_file.h"
@@ -45,6 +46,8 @@ const ScheduleKind& find_schedule(std::string_view id) {
 ScheduleShape complete(const ScheduleKind& kind, ScheduleShape shape) {
   if (shape.virtual_stages == 0) shape.virtual_stages = kind.least_virtual;
   if (shape.group == 0) shape.group = shape.num_ranks;
+  if (shape.most_live.empty() && kind.takes_most_live)
+    shape.most_live.assign(static_cast<std::size_t>(std::max(1, shape.num_ranks)), shape.num_ranks);
   return shape;
 }
 
@@ -70,6 +73,13 @@ std::vector<std::string> violations(const ScheduleKind& kind, const ScheduleShap
                       std::int64_t{shape.virtual_stages} * shape.num_ranks, " stages; at most ", kMost));
   if (asked.group != 0 && !kind.has_group)
     out.push_back(str("group = ", asked.group, ", but ", kind.id, " has none; leave it out (interleaved has one)"));
+  if (!asked.most_live.empty() && !kind.takes_most_live)
+    out.push_back(str("most_live, but what ", kind.id, " holds is its own; leave it out (zb-capped takes it)"));
+  if (kind.takes_most_live && std::cmp_not_equal(shape.most_live.size(), shape.num_ranks))
+    out.push_back(str("most_live has ", shape.most_live.size(), " numbers; give one for each of ", shape.num_ranks,
+                      " pipeline ranks"));
+  for (const int n : shape.most_live)
+    if (n < 1) out.push_back(str("most_live has a ", n, ": a rank that holds no microbatch can run none; at least 1"));
   if (out.empty() && kind.violations) out = kind.violations(shape);
   return out;
 }

@@ -29,6 +29,8 @@ struct ScheduleShape {
   int num_microbatches = 1;  ///< of a step, both directions together
   int virtual_stages = 0;    ///< stages a rank; 0: the kind's own
   int group = 0;             ///< microbatches a chunk takes in turn (interleaved); 0: num_ranks
+  /// Microbatches whose activations a rank may hold at once, by rank; empty: as many as there are ranks, on each.
+  std::vector<int> most_live{};
 };
 
 /// Which stages a rank has.
@@ -56,6 +58,7 @@ struct ScheduleKind {
   StageMap stages = StageMap::kLoop;
   int least_virtual = 1, most_virtual = 1;  ///< stages a rank that it can have; the first is the default
   bool has_group = false;
+  bool takes_most_live = false;
   /// Further rules that a shape breaks, each with the nearest valid value; may be null.
   std::vector<std::string> (*violations)(const ScheduleShape& shape) = nullptr;
   /// The actions of one rank. `shape` is complete (nothing left 0).

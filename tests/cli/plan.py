@@ -166,4 +166,4 @@ write("mine.toml", good.replace("memory_GBps", "memory_GBs"))
 fails(3, "memory_GBps", "simulate", "none.toml", "--cluster", "mine.toml")
 write("mine.toml", good.replace("bandwidth_GBps = 450", "bandwidth_GBps = -1"))
 fails(3, "bandwidth_GBps", "simulate", "none.toml", "--cluster", "mine.toml")
-assert len(json.loads(run("presets", "--clusters", "--json"))) == 18
+assert len(json.loads(run("presets", "--clusters", "--json"))) == 20

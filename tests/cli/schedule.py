@@ -104,7 +104,7 @@ assert "3I0{ u3 }" in text and "SEND act 0->1 mb0 to 1" in text and "pp 3" in te
 assert "zb-v" in run() and "csv:FILE" in run()
 
 # Bad input: one message, with the rule and what would be valid.
-fails(2, "sextant schedule: there is no schedule zbv; did you mean zb-v? (bfs, dualpipe, dualpipe-v, gpipe, interleaved, naive, 1f1b, zb-h1, zb-h2, zb-v, or csv:FILE)", "zbv", *shape)
+fails(2, "sextant schedule: there is no schedule zbv; did you mean zb-v? (bfs, dualpipe, dualpipe-v, gpipe, interleaved, naive, 1f1b, zb-capped, zb-h1, zb-h2, zb-v, or csv:FILE)", "zbv", *shape)
 fails(2, "sextant schedule: --microbatches is missing: sextant schedule gpipe --stages 4 --microbatches 8", "gpipe", "--stages", "4")
 fails(2, "sextant schedule: a kind is missing: sextant schedule 1f1b --stages 4 --microbatches 8 ('sextant schedule' lists the kinds)", *shape)
 fails(2, "sextant schedule: schedule dualpipe does not go with this shape:\n  - pipeline ranks = 3 is odd, and its two directions meet in the middle; use 2 or 4\n"

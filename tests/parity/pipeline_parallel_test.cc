@@ -12,7 +12,8 @@ namespace {
 // One coordinate runs any schedule's order: several stages handed on locally, weight gradients apart.
 TEST(Schedules, EveryOrderOnOneCoordinateEqualsOneRank) {
   for (const ProofFamily& family : families_of_the_proof())
-    for (const char* kind : {"naive", "gpipe", "interleaved", "bfs", "zb-h1", "zb-h2", "zb-v", "dualpipe-v"})
+    for (const char* kind :
+         {"naive", "gpipe", "interleaved", "bfs", "zb-h1", "zb-h2", "zb-capped", "zb-v", "dualpipe-v"})
       for (const int ranks : {1, 2}) {
         const ProofOutcome wanted = prove(run_of(family.model, 4 * ranks, 1, 1));
         ProofRun run = run_of(family.model, 4 * ranks, ranks, 4, {1});
