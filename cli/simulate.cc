@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 #include "cli/forecast_text.h"
 #include "sextant/plan/plan_file.h"
-#include "sextant/planner/planner.h"
+#include "sextant/planner/spread.h"
 #include "sextant/program/examine.h"
 #include "sextant/trace/timeline.h"
 
@@ -31,6 +31,30 @@ std::vector<double> read_slow(const std::string& text, int num_coordinates) {
     out[static_cast<std::size_t>(pp)] = factor;
   }
   return out;
+}
+
+void set_spread(Value& v, const Spread& spread) {
+  Value::Array changed;
+  for (const Assumption& one : spread.changed) {
+    Value c;
+    c.set("what", one.what);
+    c.set("step_time_s", one.step.value);
+    changed.push_back(std::move(c));
+  }
+  Value all;
+  all.set("least_s", spread.least.value);
+  all.set("greatest_s", spread.greatest.value);
+  all.set("changed", std::move(changed));
+  v.set("spread", std::move(all));
+}
+
+void print_spread(const Spread& spread) {
+  std::cout << "\nbetween " << human(spread.least) << " and " << human(spread.greatest) << "; what moves it most:\n";
+  for (const Assumption& one : spread.changed) {
+    char line[120];
+    std::snprintf(line, sizeof line, "  %+6.1f %%  %s\n", 100 * (one.step / spread.step - 1), one.what.c_str());
+    std::cout << line;
+  }
 }
 
 int run_simulate(const Arguments& a) {
@@ -68,9 +92,14 @@ int run_simulate(const Arguments& a) {
   Value times{Value::Object{}};
   for (const auto& [what, time] : time_by_what(program, cluster, run, 0)) times.set(what, time.value);
   v.set("time_by_what_s", std::move(times));
+  const Request request{file.model, file.workload, cluster, file.plan.num_ranks(), disturbance.factor};
+  std::optional<Spread> spread;
+  if (a.has("--spread")) {
+    spread = spread_of(request, file.plan);
+    set_spread(v, *spread);
+  }
   std::optional<Ranked> balanced;
   if (a.has("--balance")) {
-    const Request request{file.model, file.workload, cluster, file.plan.num_ranks(), disturbance.factor};
     balanced = with_uneven_stages(request, {.plan = file.plan, .bound = {}, .forecast = f});
     Value::Array stages;
     for (const int n : balanced ? balanced->plan.stages : file.plan.stages) stages.emplace_back(std::int64_t{n});
@@ -81,6 +110,7 @@ int run_simulate(const Arguments& a) {
   if (a.value("--json") == "" || a.value("--trace") == "") return 0;
   std::cout << words_of(file.plan) << " on " << file.plan.num_ranks() << " x " << cluster.device.name << "\n";
   print_forecast(std::cout, f, file.workload, file.plan, cluster);
+  if (spread) print_spread(*spread);
   if (balanced)
     std::cout << "\nbalanced by what units take here: " << human(balanced->forecast.step()) << " ("
               << percent(balanced->forecast.step() / f.step() - 1) << ") with\n  plan.stages = ["
@@ -100,6 +130,7 @@ const Command simulate = {
     {{"--cluster", "NAME", "a preset or a cluster file, in place of [cluster] name"},
      {"--devices", "N", "fills plan.dp_shard if the file leaves it out"},
      {"--slow", "PP=FACTOR,...", "the devices of a pipeline coordinate are slower by FACTOR"},
+     {"--spread", "", "how far the step moves with what prices assume, and what moves it"},
      {"--balance", "", "stages of other sizes, such that the longest takes as little as can be with these devices"},
      {"--slow-links", "FACTOR", "messages between stages take so much longer"},
      {"--jitter", "S", "every pass is off by a share of its own, of deviation S"},
