@@ -6,6 +6,7 @@
 
 #include "sextant/base/errors.h"
 #include "sextant/plan/pipeline_parallel.h"
+#include "sextant/planner/planner.h"
 
 namespace sextant {
 namespace {
@@ -211,9 +212,15 @@ Plan plan_of_row(const Entry& row, const std::string& id, const ModelConfig& m) 
   else if (has(recompute, "selective"))
     p.recompute.ops = recomputed(recompute, m);
   p.microbatch_size = static_cast<std::int64_t>(row.number("plan", "mbs"));
-  // Layers are dealt out evenly; embedding and head come on top of the first and the last stage.
+  // Layers are dealt out evenly; embedding and head come on top of the first and the last stage, or count as layers
+  // where that makes them divide (a balanced plan's own). A head with a layer of its own is laid out by what it takes:
+  // its products are about half a layer.
   const int stages = p.pp * std::max(1, p.virtual_stages);
-  if (p.pp > 1 && m.layers % stages == 0 && p.schedule != "zb-v") {
+  if (p.pp > 1 && m.mtp_depth > 0 && m.layers + 2 >= stages) {
+    std::vector<double> times(static_cast<std::size_t>(m.layers) + 2, 1);
+    times.front() = 0, times.back() = 1.5;
+    p.stages = least_stages(times, stages);
+  } else if (p.pp > 1 && m.layers % stages == 0 && p.schedule != "zb-v") {
     p.stages.assign(static_cast<std::size_t>(stages), static_cast<int>(m.layers / stages));
     ++p.stages.front(), ++p.stages.back();
   }
