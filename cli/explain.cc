@@ -116,11 +116,15 @@ void explain_time(std::ostream& out, const Program& program, const Plan& plan, c
     Line& line = kinds[kind_of(rank.units[u])];
     ++line.count, line.price = prices.parts[pp][u];
   }
-  out << "  for one microbatch       compute F, I, W                     tp F, I, W                 cp F, I, W         "
-         "        "
-         "ep F, I, W\n";
+  const bool is_fused = std::any_of(rank.code.begin(), rank.code.end(), [](const Instruction& i) { return i.fused; });
+  const char* passes = is_fused ? "F, B" : "F, I, W";
+  char head[200];
+  std::snprintf(head, sizeof head, "  for one microbatch       %-34s %-26s %-26s %s\n", str("compute ", passes).c_str(),
+                str("waits for tp ", passes).c_str(), str("for cp ", passes).c_str(), str("for ep ", passes).c_str());
+  out << head;
   for (const auto& [name, line] : kinds) {
     const auto three = [&](Seconds PassPrice::*part) {
+      if (is_fused) return str(human(line.price[0].*part), ", ", human(line.price[3].*part));
       return str(human(line.price[0].*part), ", ", human(line.price[1].*part), ", ", human(line.price[2].*part));
     };
     char text[200];

@@ -1,5 +1,6 @@
 #include "sextant/cost/price.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "sextant/base/errors.h"
@@ -21,19 +22,53 @@ Bytes whole_of(CollectiveKind kind, Bytes received, int n) {
 
 PassPrice price_pass(const Unit& unit, const std::vector<Step>& steps, const MeshSizes& mesh, DType gradient_dtype,
                      const Network& network) {
+  const Device& device = network.cluster().device;
+  const std::vector<std::size_t> done = done_before(steps);
   PassPrice price;
-  for (const Step& step : steps) price.compute += step_time(unit, step, mesh, gradient_dtype, network.cluster().device);
-  for (const NamedTraffic& named : traffic(unit, steps, mesh)) {
-    const Traffic& t = named.traffic;
-    (t.axis == Axis::kTp ? price.tp : t.axis == Axis::kCp ? price.cp : price.ep) += traffic_time(t, mesh, network);
-  }
-  // Ranks that meet within the pass wait for the slowest of them, each time for what they did since the last.
-  const auto wait = [&](Seconds& axis, int n) {
-    if (axis.value > 0) axis.value += network.cluster().device.jitter * greatest_of(n) * price.compute.value;
+  const auto waited = [&](Axis axis) -> Seconds& {
+    return axis == Axis::kTp ? price.tp : axis == Axis::kCp ? price.cp : price.ep;
   };
-  wait(price.tp, mesh[Axis::kTp]);
-  wait(price.cp, mesh[Axis::kCp]);
-  wait(price.ep, mesh[Axis::kEp] * mesh[Axis::kEtp]);
+  struct Started {
+    Axis axis;
+    std::size_t done;
+    double end;
+  };
+  std::vector<Started> started;
+  std::array<double, kNumAxes> stream{};  // when the last collective over an axis ends
+  double now = 0, moved = 0;
+  bool over_tp = false, over_cp = false, over_ep = false;
+  const auto wait = [&](Axis axis, double until) {
+    if (until > now) waited(axis).value += until - now, now = until;
+  };
+  for (std::size_t s = 0; s <= steps.size(); ++s) {
+    for (const Started& c : started)
+      if (c.done == s) wait(c.axis, c.end);
+    if (s == steps.size()) break;
+    const double time = step_time(unit, steps[s], mesh, gradient_dtype, device).value;
+    price.compute.value += time, now += time;
+    for (const NamedTraffic& named : traffic(unit, steps[s], mesh)) {
+      const Axis axis = named.traffic.axis;
+      (axis == Axis::kTp ? over_tp : axis == Axis::kCp ? over_cp : over_ep) = true;
+      double& ends = stream[static_cast<std::size_t>(axis)];
+      const double takes = traffic_time(named.traffic, mesh, network).value;
+      moved += takes, ends = std::max(ends, now) + takes;
+      if (device.overlaps && starts_collective(steps[s]))
+        started.push_back({axis, done[s], ends});
+      else
+        wait(axis, ends);
+    }
+  }
+  // What is hidden slows down what hides it.
+  const double hidden = std::max(0.0, moved - (price.tp + price.cp + price.ep).value);
+  const double work = price.compute.value;
+  price.compute.value += device.interference * hidden;
+  // Ranks that meet within the pass wait for the slowest of them, each time for what they did since the last.
+  const auto meet = [&](bool meets, Axis axis, int n) {
+    if (meets) waited(axis).value += device.jitter * greatest_of(n) * work;
+  };
+  meet(over_tp, Axis::kTp, mesh[Axis::kTp]);
+  meet(over_cp, Axis::kCp, mesh[Axis::kCp]);
+  meet(over_ep, Axis::kEp, mesh[Axis::kEp] * mesh[Axis::kEtp]);
   return price;
 }
 
@@ -76,7 +111,8 @@ Seconds traffic_time(const Traffic& t, const MeshSizes& mesh, const Network& net
 UnitPrice price_unit(const Unit& unit, const MeshSizes& mesh, DType gradient_dtype, const Network& network) {
   return {price_pass(unit, unit.f, mesh, gradient_dtype, network),
           price_pass(unit, unit.i, mesh, gradient_dtype, network),
-          price_pass(unit, unit.w, mesh, gradient_dtype, network)};
+          price_pass(unit, unit.w, mesh, gradient_dtype, network),
+          price_pass(unit, unit.b(), mesh, gradient_dtype, network)};
 }
 
 BucketPrice price_bucket(const Program& program, const Bucket& bucket, const Network& network) {

@@ -8,12 +8,16 @@ namespace sextant {
 /// Expected maximum of n standard normals: how late the slowest of n ranks is, in deviations.
 double greatest_of(int n);
 
-/// What a pass of a unit takes on one rank. Its collectives start and end within it, so nothing hides them.
+/// What a pass of a unit takes on one rank: kernels one behind the other, and what its collectives, which start and end
+/// where its list says, leave the rank waiting for. One stream for each axis; where the device cannot do both at once,
+/// they take the rank's own time.
 struct PassPrice {
   Seconds compute, tp, cp, ep;  ///< ep: over ep and etp
   Seconds total() const { return compute + tp + cp + ep; }
 };
-using UnitPrice = std::array<PassPrice, 3>;  ///< F, I, W
+using UnitPrice = std::array<PassPrice, 4>;  ///< F, I, W; and B, which is I and W as one list
+/// Where the price of a run stands.
+constexpr std::size_t price_of(const Instruction& run) { return run.fused ? 3 : static_cast<std::size_t>(run.pass); }
 
 /// Ranks are laid out tp innermost, then cp, dp_shard, dp_replicate, pp; for experts etp, ep, edp in their place.
 RankGroup ranks_of(Group group, const MeshSizes& mesh);

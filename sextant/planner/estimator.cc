@@ -12,10 +12,10 @@ namespace {
 
 // What a unit costs, split in one way, for one microbatch on one rank.
 struct UnitCost {
-  double f = 0, i = 0, w = 0;  // seconds
-  double kept = 0;             // bytes from F to the end of its backward pass, its input included
-  double elements = 0;         // dense parameters on a rank
-  double experts = 0;          // parameters of experts
+  double f = 0, i = 0, w = 0, b = 0;  // seconds
+  double kept = 0;                    // bytes from F to the end of its backward pass, its input included
+  double elements = 0;                // dense parameters on a rank
+  double experts = 0;                 // parameters of experts
 };
 struct SplitCost {
   std::vector<UnitCost> classes;  // of the model's distinct layers
@@ -123,7 +123,7 @@ struct Estimator::Tables {
       if (layer.index >= 0) split.recompute = recompute;
       const Unit unit = lower(layer, split);
       const UnitPrice price = price_unit(unit, split.mesh, statistic_of(request.workload.dtype), network);
-      UnitCost cost{price[0].total().value, price[1].total().value, price[2].total().value};
+      UnitCost cost{price[0].total().value, price[1].total().value, price[2].total().value, price[3].total().value};
       for (std::size_t slot = 0; slot < unit.slots.size(); ++slot)
         if (unit.slots[slot].life == Life::kKept || static_cast<int>(slot) == unit.input)
           cost.kept += static_cast<double>(local_bytes(unit.slots[slot].spec, split.mesh).value);
@@ -154,18 +154,18 @@ struct Elements {
 
 // A run of units, or all that a coordinate holds: sums over its units.
 struct Chunk {
-  double f = 0, b = 0, i = 0, kept = 0;
+  double f = 0, b = 0, i = 0, w = 0, kept = 0;
   Elements elements, largest, gathered;  // largest of a unit; gathered: what a pass gathers at least (ZeRO 3)
 
   void add(const UnitCost& unit) {
-    f += unit.f, b += unit.i + unit.w, i += unit.i, kept += unit.kept;
+    f += unit.f, b += unit.b, i += unit.i, w += unit.w, kept += unit.kept;
     elements.dense += unit.elements, elements.experts += unit.experts;
     largest.dense = std::max(largest.dense, unit.elements), largest.experts = std::max(largest.experts, unit.experts);
   }
   void add(const Chunk& chunk) {
     // A pass finds at most so many of its buckets gathered already: Plan::live_units, with a bucket of each grid.
     const double live = chunk.elements.experts > 0 ? 4 : 2;
-    f += chunk.f, b += chunk.b, i += chunk.i, kept += chunk.kept;
+    f += chunk.f, b += chunk.b, i += chunk.i, w += chunk.w, kept += chunk.kept;
     elements.dense += chunk.elements.dense, elements.experts += chunk.elements.experts;
     largest.dense = std::max(largest.dense, chunk.largest.dense);
     largest.experts = std::max(largest.experts, chunk.largest.experts);
@@ -275,7 +275,8 @@ bool Estimator::price(Candidate& c) const {
       held.add(chunks[static_cast<std::size_t>(is_v_shaped && v % 2 == 1 ? (v + 1) * c.pp - 1 - r : v * c.pp + r)]);
     // A coordinate starts when its first chunk's input has come through those before, and behind its last input
     // gradient that runs back through them; weight gradients of their own may wait behind it.
-    const double work = std::max(M * (held.f + held.b), M * (held.f + backward(held)) + drained);
+    const double both = splits_b ? held.i + held.w : held.b;
+    const double work = std::max(M * (held.f + both), M * (held.f + backward(held)) + drained);
     // Of the parameters on a rank, as much as a stage from `from` on leaves.
     const auto left = [&](int from) {
       const Elements& e = held.elements;

@@ -36,7 +36,7 @@ Spread spread_of(const Request& request, const Plan& plan) {
     Prices prices = cluster_prices(program, request.cluster);
     for (std::size_t pp = 0; pp < prices.parts.size(); ++pp)
       for (std::size_t u = 0; u < prices.parts[pp].size(); ++u)
-        for (std::size_t pass = 0; pass < 3; ++pass) {
+        for (std::size_t pass = 0; pass < prices.units[pp][u].size(); ++pass) {
           prices.units[pp][u][pass] = prices.units[pp][u][pass] - prices.parts[pp][u][pass].ep;
           prices.parts[pp][u][pass].ep = {};
         }

@@ -46,7 +46,7 @@ std::optional<Ranked> with_uneven_stages(const Request& r, const Ranked& best) {
     for (std::size_t u = 0; u < rank.units.size(); ++u) {
       const auto& time = prices.units[pp][u];
       by_place.emplace_back(rank.stage(static_cast<int>(u)).index * num_units + static_cast<int>(u),
-                            (time[0] + time[1] + time[2]).value);
+                            (time[0] + std::max(time[1] + time[2], time[3])).value);
     }
   }
   std::sort(by_place.begin(), by_place.end());

@@ -55,20 +55,30 @@ void time_lists(const Unit& unit, TimedSteps& forward, const std::vector<TimedSt
   struct Use {
     TimedSteps* list;
     std::size_t step;
+    std::pair<std::size_t, std::size_t> done;  // list, and when within it: behind step s, or in front of step s + 1
   };
   std::map<int, Use> first_write, last_use;
   std::vector<TimedSteps*> lists{&forward};
   lists.insert(lists.end(), backward.begin(), backward.end());
-  for (TimedSteps* list : lists) {
+  for (std::size_t l = 0; l < lists.size(); ++l) {
+    TimedSteps* const list = lists[l];
     const std::size_t n = list->steps.size();
     list->allocate.assign(n, {}), list->free.assign(n, {});
+    list->is_started.assign(n, false), list->finish.assign(n + 1, {});
+    const std::vector<std::size_t> done = done_before(list->steps);
     for (std::size_t s = 0; s < n; ++s) {
       const Step& step = list->steps[s];
+      list->is_started[s] = starts_collective(step);
+      if (list->is_started[s]) list->finish[done[s]].push_back(s);
+      const Use use{list, s, {l, list->is_started[s] ? 2 * done[s] : 2 * s + 1}};
+      const auto note = [&](int slot) {
+        const auto [found, is_first] = last_use.try_emplace(slot, use);
+        if (!is_first && found->second.done <= use.done) found->second = use;
+      };
       for (const int slot : step.writes)
-        if (slot >= 0 && is_instance(slot))
-          first_write.try_emplace(slot, Use{list, s}), last_use.insert_or_assign(slot, Use{list, s});
+        if (slot >= 0 && is_instance(slot)) first_write.try_emplace(slot, use), note(slot);
       for (const int slot : step.reads)
-        if (is_instance(slot)) last_use.insert_or_assign(slot, Use{list, s});
+        if (is_instance(slot)) note(slot);
     }
   }
   for (const auto& [slot, use] : first_write) {
@@ -137,15 +147,20 @@ class Walk {
       });
     const Unit& unit = rank_.units[at(i.unit)];
     const TimedSteps& list = plan_.units[at(i.unit)]->of(i);
-    for (std::size_t s = 0; s < list.steps.size(); ++s) {
+    const auto is_done = [&](std::size_t s) {
+      remove(MemoryTag::kScratch, list.scratch[s]);
+      for (const int slot : list.free[s]) remove(tag(unit, slot), bytes_[at(i.unit)][at(slot)]);
+    };
+    for (std::size_t s = 0; s <= list.steps.size(); ++s) {
+      for (const std::size_t collective : list.finish[s]) is_done(collective);
+      if (s == list.steps.size()) break;
       for (const int slot : list.allocate[s]) add(tag(unit, slot), bytes_[at(i.unit)][at(slot)]);
       add(MemoryTag::kScratch, list.scratch[s]);
       look([&] {
         return str(unit.name, " ", list.steps[s].op->kind(), " ", name_of(list.steps[s].pass), " of microbatch ",
                    i.microbatch);
       });
-      remove(MemoryTag::kScratch, list.scratch[s]);
-      for (const int slot : list.free[s]) remove(tag(unit, slot), bytes_[at(i.unit)][at(slot)]);
+      if (!list.is_started[s]) is_done(s);
     }
   }
 

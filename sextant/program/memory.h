@@ -22,11 +22,14 @@ inline constexpr int kNumMemoryTags = 9;
 std::string_view name_of(MemoryTag tag);
 MemoryTag tag_of(Life life);
 
-/// A list of steps with what is allocated in front of each and freed behind it.
+/// A list of steps with what is allocated in front of each and freed when it is done.
 struct TimedSteps {
   std::vector<Step> steps;
   std::vector<std::vector<int>> allocate, free;  ///< slots, per step
-  std::vector<Bytes> scratch;                    ///< workspace during the step, aligned
+  std::vector<Bytes> scratch;                    ///< workspace until the step is done, aligned
+  std::vector<bool> is_started;                  ///< a collective, which is done later than the next step begins
+  /// Collectives that are finished in front of a step, or at the end of the list (one more than there are steps).
+  std::vector<std::vector<std::size_t>> finish;
 };
 /// A unit's passes as they run: F, then B (I and W fused) or I and W apart. The last reader frees a slot; a unit frees
 /// the boundary tensors it is given (its input and the gradient of its output) and hands on those it makes.

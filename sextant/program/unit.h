@@ -43,9 +43,16 @@ struct Unit {
   std::vector<Step> f, i, w;  ///< w holds matrix products and what they gather again
   int input = -1, output = -1, output_gradient = -1, input_gradient = -1;  ///< boundary slots; -1 if none
   std::vector<Parameter> parameters;                                       ///< owned ones
-  /// i with each w step right behind the i step that it waits for.
+  /// i with the w steps: each right behind the i step that it waits for; or, where a collective is still to come,
+  /// behind that is started, so that it is hidden.
   std::vector<Step> b() const;
 };
+
+/// Whether a step starts a collective. All other steps are done when the next one begins.
+bool starts_collective(const Step& step);
+/// Of each step the one in front of which it is done: the next, or for a collective the first one that touches what it
+/// makes or overwrites what it reads; the size of the list for the end of the list.
+std::vector<std::size_t> done_before(const std::vector<Step>& steps);
 
 /// What a step's op takes, as this rank holds it: what its work, products and scratch are declared by.
 std::vector<TensorSpec> local_inputs(const Unit& unit, const Step& step, const MeshSizes& mesh);
@@ -70,6 +77,7 @@ struct NamedTraffic {
   std::string what;
   Traffic traffic;
 };
+std::vector<NamedTraffic> traffic(const Unit& unit, const Step& step, const MeshSizes& mesh);
 std::vector<NamedTraffic> traffic(const Unit& unit, const std::vector<Step>& steps, const MeshSizes& mesh);
 
 /// Readable text: every step with its slots and placements, every collective with its bytes.

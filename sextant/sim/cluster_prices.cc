@@ -38,7 +38,8 @@ Prices cluster_prices(const Program& program, const Cluster& cluster) {
     auto& times = prices.units.emplace_back();
     for (const Unit& unit : rank.units) {
       parts.push_back(of_units.of(unit));
-      times.push_back({parts.back()[0].total(), parts.back()[1].total(), parts.back()[2].total()});
+      auto& total = times.emplace_back();
+      for (std::size_t pass = 0; pass < total.size(); ++pass) total[pass] = parts.back()[pass].total();
     }
     auto& buckets = prices.buckets.emplace_back();
     std::int64_t elements = 0;
@@ -73,7 +74,7 @@ void disturb(Prices& prices, const Disturbance& disturbance) {
   std::uint64_t drawn = 0;
   for (std::size_t pp = 0; pp < prices.units.size(); ++pp)
     for (std::size_t u = 0; u < prices.units[pp].size(); ++u)
-      for (std::size_t pass = 0; pass < 3; ++pass) {
+      for (std::size_t pass = 0; pass < prices.units[pp][u].size(); ++pass) {
         double factor = disturbance.factor.empty() ? 1 : disturbance.factor[pp];
         if (disturbance.jitter > 0) factor *= std::max(0.1, 1 + disturbance.jitter * random.normal(drawn++));
         Seconds& time = prices.units[pp][u][pass];
@@ -99,14 +100,10 @@ Breakdown break_down(const Program& program, const Prices& prices, const Virtual
     switch (instruction.code) {
       case Code::kRun: {
         Seconds inside;
-        const auto add = [&](Pass pass) {
-          if (prices.parts.empty()) return;
-          const PassPrice& part =
-              prices.parts[pp][static_cast<std::size_t>(instruction.unit)][static_cast<std::size_t>(pass)];
-          out.tp += part.tp, out.cp += part.cp, out.ep += part.ep, inside += part.tp + part.cp + part.ep;
-        };
-        add(instruction.pass);
-        if (instruction.fused) add(Pass::kW);
+        if (!prices.parts.empty()) {
+          const PassPrice& part = prices.parts[pp][static_cast<std::size_t>(instruction.unit)][price_of(instruction)];
+          out.tp += part.tp, out.cp += part.cp, out.ep += part.ep, inside = part.tp + part.cp + part.ep;
+        }
         out.compute += spent - inside;
         break;
       }

@@ -22,31 +22,36 @@ std::map<std::string, Seconds> time_by_what(const Program& program, const Cluste
                                             int pp) {
   const RankProgram& list = program.by_pp[static_cast<std::size_t>(pp)];
   const Network network(cluster);
-  // Of a unit's pass, once.
-  const auto of_pass = [&](const Unit& unit, const std::vector<Step>& steps) {
+  // Of a unit's pass, once: kernels, and collectives as far as the rank waits for them.
+  const auto of_pass = [&](const Unit& unit, const std::vector<Step>& steps, const PassPrice& price) {
     std::map<std::string, Seconds> out;
     for (const Step& step : steps)
       out[str(step.op->kind(), " ", name_of(step.pass))] +=
           step_time(unit, step, program.mesh, program.gradient_dtype, cluster.device);
-    for (const NamedTraffic& t : traffic(unit, steps, program.mesh))
-      out[std::string(name_of(t.traffic.kind))] += traffic_time(t.traffic, program.mesh, network);
+    double moved = 0;
+    const std::vector<NamedTraffic> all = traffic(unit, steps, program.mesh);
+    for (const NamedTraffic& t : all) moved += traffic_time(t.traffic, program.mesh, network).value;
+    const double waited = (price.tp + price.cp + price.ep).value;
+    for (const NamedTraffic& t : all)
+      if (moved > 0)
+        out[std::string(name_of(t.traffic.kind))].value +=
+            traffic_time(t.traffic, program.mesh, network).value * waited / moved;
     return out;
   };
-  std::vector<std::array<std::map<std::string, Seconds>, 3>> units;
-  for (const Unit& unit : list.units)
-    units.push_back({of_pass(unit, unit.f), of_pass(unit, unit.i), of_pass(unit, unit.w)});
+  std::vector<std::array<std::map<std::string, Seconds>, 4>> units;
+  for (const Unit& unit : list.units) {
+    const UnitPrice price = price_unit(unit, program.mesh, program.gradient_dtype, network);
+    units.push_back({of_pass(unit, unit.f, price[0]), of_pass(unit, unit.i, price[1]), of_pass(unit, unit.w, price[2]),
+                     of_pass(unit, unit.b(), price[3])});
+  }
   std::map<std::string, Seconds> out;
   for (std::size_t n = 0; n < list.code.size(); ++n) {
     const Instruction& i = list.code[n];
     const Seconds spent =
         run.by_pp[static_cast<std::size_t>(pp)][n].end - run.by_pp[static_cast<std::size_t>(pp)][n].start;
     if (i.code == Code::kRun) {
-      const auto add = [&](Pass pass) {
-        for (const auto& [what, time] : units[static_cast<std::size_t>(i.unit)][static_cast<std::size_t>(pass)])
-          if (time.value > 0) out[what] += time;
-      };
-      add(i.pass);
-      if (i.fused) add(Pass::kW);
+      for (const auto& [what, time] : units[static_cast<std::size_t>(i.unit)][price_of(i)])
+        if (time.value > 0) out[what] += time;
     } else if (spent.value > 0) {
       const bool waits = i.code == Code::kWait;
       out[waits ? str("WAIT ", name_of(list.code[static_cast<std::size_t>(i.waits_for)].code))

@@ -31,14 +31,9 @@ Prices measured_prices(const Program& program, const Timeline& measured) {
     auto& list = prices.units.emplace_back();
     for (const Unit& unit : program.by_pp[pp].units) {
       const auto mean = [&](EventKind kind) { return times[pp][{unit.name, kind}]; };
-      // Of a B only the sum is known; where both kinds run, W is what I leaves of it.
-      const Seconds i = mean(EventKind::kInputGradient).value(), w = mean(EventKind::kWeightGradient).value(),
-                    b = mean(EventKind::kBackward).value();
-      if (mean(EventKind::kBackward).count == 0)
-        list.push_back({mean(EventKind::kForward).value(), i, w});
-      else
-        list.push_back({mean(EventKind::kForward).value(), std::min(i.value > 0 ? i : b, b),
-                        b - std::min(i.value > 0 ? i : b, b)});
+      const Seconds i = mean(EventKind::kInputGradient).value(), w = mean(EventKind::kWeightGradient).value();
+      const Mean b = mean(EventKind::kBackward);
+      list.push_back({mean(EventKind::kForward).value(), i, w, b.count > 0 ? b.value() : i + w});
     }
   }
   return prices;

@@ -73,9 +73,7 @@ class Runner {
       Seconds end = rank.now;
       switch (i.code) {
         case Code::kRun: {
-          const auto& unit = times[at(i.unit)];
-          end += unit[static_cast<std::size_t>(i.pass)];
-          if (i.fused) end += unit[static_cast<std::size_t>(Pass::kW)];
+          end += times[at(i.unit)][sextant::price_of(i)];
           if (const Seconds beside = std::min(end, rank.collectives) - rank.now; beside.value > 0)
             end += {beside.value * prices_.interference};
           break;
@@ -180,8 +178,9 @@ Prices equal_prices(const Program& program, std::array<Seconds, 3> times, Second
       const double stages = static_cast<double>(std::count_if(
           rank.stages.begin(), rank.stages.end(), [&](const Stage& s) { return s.is_mirrored == stage.is_mirrored; }));
       const double share = 1.0 / (stages * (stage.last_unit - stage.first_unit + 1));
+      const auto part = [&](double whole) { return Seconds{whole * share}; };
       units.push_back(
-          {Seconds{times[0].value * share}, Seconds{times[1].value * share}, Seconds{times[2].value * share}});
+          {part(times[0].value), part(times[1].value), part(times[2].value), part(times[1].value + times[2].value)});
     }
   }
   return prices;

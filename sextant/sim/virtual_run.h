@@ -14,7 +14,7 @@ enum class Overlap : std::uint8_t {
 
 /// What things take. Everything that has no price takes no time.
 struct Prices {
-  std::vector<std::vector<std::array<Seconds, 3>>> units;  ///< [pp][unit]: F, I, W; B takes I + W
+  std::vector<std::vector<std::array<Seconds, 4>>> units;  ///< [pp][unit]: F, I, W, and B, which is I and W as one
   Seconds latency;                                         ///< from the start of a transfer to its end
   std::vector<std::vector<UnitPrice>> parts{};             ///< what the times of units are made of; may be empty
   std::vector<std::vector<BucketPrice>> buckets{};         ///< [pp][bucket]; may be empty

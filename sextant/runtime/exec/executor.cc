@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <optional>
 #include <utility>
 
@@ -271,7 +272,31 @@ void Executor::run(const Instruction& instruction) {
     const DataTensor& tensor = data_[static_cast<std::size_t>(data)];
     return View{static_cast<char*>(tensor.buffer.data()) + m * tensor.elements * size_of(tensor.spec.dtype), spec};
   };
+  struct Started {
+    std::size_t step;
+    Conversion conversion;
+    Buffer scratch;
+  };
+  std::deque<Started> started;
+  const auto free_slots = [&](std::size_t s) {
+    for (const int slot : list.free[s]) {
+      Instance& gone = instance(u, slot, m);
+      pool_.free(gone.data);
+      gone = {};
+    }
+  };
+  // Collectives end where the list says, in the order in which they were started.
+  const auto finish = [&](std::size_t before) {
+    for (const std::size_t s : list.finish[before]) {
+      const auto own = std::find_if(started.begin(), started.end(), [&](const Started& c) { return c.step == s; });
+      own->conversion.finish();
+      started.erase(own);
+      free_slots(s);
+      end_event(ready[s].what);
+    }
+  };
   for (std::size_t s = 0; s < list.steps.size(); ++s) {
+    finish(s);
     const Step& step = list.steps[s];
     for (const int slot : list.allocate[s])
       instance(u, slot, m) = {pool_.allocate(slot_bytes(unit, slot, program_.mesh),
@@ -296,8 +321,9 @@ void Executor::run(const Instruction& instruction) {
     }
     if (ready[s].conversion) {
       check(!add[0], "a conversion is the first to write");
-      run_conversion(*ready[s].conversion, reads[0], writes[0], groups_.over(ready[s].conversion->axis), scratch.data(),
-                     ready[s].site);
+      Conversion conversion(*ready[s].conversion, reads[0], writes[0], groups_.over(ready[s].conversion->axis),
+                            scratch.data(), ready[s].site);
+      if (list.is_started[s]) started.push_back({s, std::move(conversion), std::move(scratch)});
     } else {
       std::optional<Across> across;
       if (!step.inside.empty()) across.emplace(groups_.over(step.inside[0].axis), ready[s].site);
@@ -305,14 +331,12 @@ void Executor::run(const Instruction& instruction) {
                        options_.seed, 1.0 / static_cast<double>(std::max<std::int64_t>(1, result_.tokens)),
                        across ? &*across : nullptr});
     }
-    for (const int slot : list.free[s]) {
-      Instance& gone = instance(u, slot, m);
-      pool_.free(gone.data);
-      gone = {};
-    }
+    scratch = {};
+    if (!list.is_started[s]) free_slots(s);
     end_event(ready[s].what);
     world_.progress();
   }
+  finish(list.steps.size());
 }
 
 double Executor::count_tokens() {
