@@ -13,19 +13,20 @@ namespace sextant {
 
 struct Device {
   std::string name;
-  double bf16 = 0, fp8 = 0, fp32 = 0;      ///< FLOP/s, dense; fp8 0: has none
-  double matmul_ceiling = 1;               ///< of the peak, the best product measured
-  double fp8_ceiling = 1;                  ///< the same in fp8
-  double attention_ceiling = 1;            ///< of that, fused attention
-  int units = 1;                           ///< that work on tiles at once
-  std::array<double, 2> tile{128, 128};    ///< largest output tile of a product
-  Bytes memory, reserve;                   ///< reserve: what no tensor gets (context, communicators)
-  double bandwidth = 0;                    ///< of memory, B/s
-  Seconds launch;                          ///< from one kernel to the next
-  Seconds call;                            ///< to start a collective, beyond what its library's model says
-  bool overlaps = true;                    ///< collectives run beside computation
-  double interference = 0;                 ///< and slow it by so much while they do
-  double jitter = 0;                       ///< relative deviation of what a step of a unit takes
+  double bf16 = 0, fp8 = 0, fp32 = 0;    ///< FLOP/s, dense; fp8 0: has none
+  double matmul_ceiling = 1;             ///< of the peak, the best product measured
+  double fp8_ceiling = 1;                ///< the same in fp8
+  double attention_ceiling = 1;          ///< of that, fused attention
+  int units = 1;                         ///< that work on tiles at once
+  std::array<double, 2> tile{128, 128};  ///< largest output tile of a product
+  Bytes memory, reserve;                 ///< reserve: what no tensor gets (context, communicators)
+  double bandwidth = 0;                  ///< of memory, B/s
+  Seconds launch;                        ///< from one kernel to the next
+  Seconds call;                          ///< to start a collective, beyond what its library's model says
+  bool overlaps = true;                  ///< collectives run beside computation
+  bool overlaps_layers = true;           ///< those within layers too; published stacks that do not, are priced without
+  double interference = 0;               ///< and slow it by so much while they do
+  double jitter = 0;                     ///< relative deviation of what a step of a unit takes
   double watts = 0, dollars_per_hour = 0;  ///< 0: not known
   /// Fitted to published runs (docs/validation.md), three for each device: the share of the matmul ceiling that a long
   /// step sustains, the share of memory bandwidth that passes over memory reach, and how long a contraction is at half

@@ -227,5 +227,36 @@ TEST(UnitPrices, ShrinkWithTpButLatencyStays) {  // products by 8, collectives o
   }
 }
 
+TEST(UnitPrices, WeightGradientsHideCollectives) {
+  Plan plan;
+  plan.tp = 8, plan.sequence_parallel = true;
+  const Model model = build_model(dense(1), sizes_of(plan, {4096, 1, DType::kBf16}));
+  const LayerSplit split = split_of(plan);
+  const Unit unit = lower(model.layers[1], split);
+  Cluster c = find_cluster("h100-dgx");
+  c.device.interference = 0;
+  const auto price = [&] { return price_unit(unit, split.mesh, DType::kF32, Network(c)); };
+  double moved = 0;
+  for (const NamedTraffic& t : traffic(unit, unit.b(), split.mesh))
+    moved += traffic_time(t.traffic, split.mesh, Network(c)).value;
+  const UnitPrice hidden = price();
+  EXPECT_LT(hidden[3].tp.value, 0.8 * moved);
+  EXPECT_GT(hidden[3].tp.value, 0.2 * moved);  // the first gather of the pass has nothing to hide behind
+  EXPECT_LT(hidden[3].total(), hidden[1].total() + hidden[2].total());
+  EXPECT_NEAR(hidden[3].compute.value, (hidden[1].compute + hidden[2].compute).value, 1e-12);
+  // What hides a collective is slower meanwhile.
+  c.device.interference = 0.5;
+  EXPECT_NEAR((price()[3].compute - hidden[3].compute).value, 0.5 * (moved - hidden[3].tp.value), 1e-12);
+  // A device that cannot do both, and a stack that does not: all of it is waited for.
+  c.device.interference = 0;
+  for (bool Device::*can : {&Device::overlaps, &Device::overlaps_layers}) {
+    Cluster other = c;
+    other.device.*can = false;
+    const UnitPrice alone = price_unit(unit, split.mesh, DType::kF32, Network(other));
+    EXPECT_NEAR(alone[3].tp.value, moved, 1e-12);
+    EXPECT_NEAR(alone[3].total().value, (alone[1].total() + alone[2].total()).value, 1e-12);
+  }
+}
+
 }  // namespace
 }  // namespace sextant

@@ -52,7 +52,7 @@ PassPrice price_pass(const Unit& unit, const std::vector<Step>& steps, const Mes
       double& ends = stream[static_cast<std::size_t>(axis)];
       const double takes = traffic_time(named.traffic, mesh, network).value;
       moved += takes, ends = std::max(ends, now) + takes;
-      if (device.overlaps && starts_collective(steps[s]))
+      if (device.overlaps && device.overlaps_layers && starts_collective(steps[s]))
         started.push_back({axis, done[s], ends});
       else
         wait(axis, ends);

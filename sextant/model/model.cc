@@ -211,13 +211,16 @@ class ModelBuilder {
   int ffn(LayerBuilder& b, int x) const { return gated(b, x, "", c_.ffn_width, c_.ffn_bias); }
 
   int gated(LayerBuilder& b, int x, const std::string& prefix, std::int64_t width, bool bias) const {
-    int f = linear(b, prefix + "up", x, width, bias);
-    if (c_.ffn == Ffn::kGelu)
-      f = b.apply(std::make_shared<Gelu>(c_.gelu), {f}, prefix + "act");
-    else
-      f = b.apply(gate(), {linear(b, prefix + "gate", x, width, bias), f}, prefix + "act");
+    return gated_down(b, gated_act(b, x, prefix, width, bias), prefix, width);
+  }
+  int gated_act(LayerBuilder& b, int x, const std::string& prefix, std::int64_t width, bool bias) const {
+    const int up = linear(b, prefix + "up", x, width, bias);
+    if (c_.ffn == Ffn::kGelu) return b.apply(std::make_shared<Gelu>(c_.gelu), {up}, prefix + "act");
+    return b.apply(gate(), {linear(b, prefix + "gate", x, width, bias), up}, prefix + "act");
+  }
+  int gated_down(LayerBuilder& b, int act, const std::string& prefix, std::int64_t width) const {
     const int w = matrix(b, prefix + "down", prefix + "down.w", {{'D', c_.width}, {'F', width}}, branch_deviation_);
-    return b.apply(std::make_shared<Linear>(c_.product_type), {f, w}, prefix + "down");
+    return b.apply(std::make_shared<Linear>(c_.product_type), {act, w}, prefix + "down");
   }
 
   OpPtr gate(RowWeights weights = RowWeights::kNone) const {
@@ -239,6 +242,8 @@ class ModelBuilder {
     const auto dispatch = std::make_shared<Dispatch>(m.experts, m.imbalance);
     const int rows = b.apply(dispatch, {x, chosen}, "dispatch");
     const int row_weights = b.apply(dispatch, {weights, chosen}, "dispatch_weights");
+    // The shared experts compute while rows travel, there and back.
+    const int shared = m.shared_width > 0 ? gated_act(b, x, "shared_", m.shared_width, false) : -1;
     const auto product = [&](const std::string& what, int from, Dims w, bool with_bias, double deviation) {
       std::vector<int> parts{from, matrix(b, what, what + ".w", w, deviation, 2)};
       if (with_bias) parts.push_back(bias(what, {w[0], w[1]}));
@@ -251,9 +256,9 @@ class ModelBuilder {
     if (m.biases)
       down = b.apply(std::make_shared<ExpertBias>(), {down, bias("expert_down", {experts, width}), row_weights},
                      "expert_bias");
+    const int beside = shared >= 0 ? gated_down(b, shared, "shared_", m.shared_width) : -1;
     const int routed = b.apply(std::make_shared<Combine>(), {down, chosen}, "combine");
-    if (m.shared_width == 0) return routed;
-    return b.apply(std::make_shared<Add>(), {routed, gated(b, x, "shared_", m.shared_width, false)}, "experts");
+    return beside >= 0 ? b.apply(std::make_shared<Add>(), {routed, beside}, "experts") : routed;
   }
 
   int boundary(LayerBuilder& b) const { return b.input("BSD", {sizes_.batch, sizes_.sequence, c_.width}); }

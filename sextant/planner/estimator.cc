@@ -261,6 +261,7 @@ bool Estimator::price(Candidate& c) const {
   const DType dtype = t.request.workload.dtype;
   const double shards = c.shards(), expert_shards = c.expert_shards(), M = c.num_microbatches;
 
+  const double interference = device.overlaps ? device.interference : 0;
   static thread_local Chunks chunks;
   fill(chunks, num_chunks, t.class_of, *split);
   const auto backward = [&](const Chunk& chunk) { return splits_b ? chunk.i : chunk.b; };
@@ -286,7 +287,10 @@ bool Estimator::price(Candidate& c) const {
     double tail = optimizer_time(dtype, statistic_of(dtype), states, device).value;
     const Collectives::Times& moved = collectives.of(held);
     tail += moved.rest + (c.zero == 1 || c.zero == 2 ? moved.gather : 0);
-    time = std::max(time, std::max(filled + work, moved.stream) + tail);
+    // The stream of collectives runs beside computation but for the time before this coordinate's first input, and for
+    // what is waited for anyway; beside it each second of computation takes 1 + interference.
+    const double beside = std::max(0.0, moved.stream - filled) / (1 + interference);
+    time = std::max(time, std::max(filled + work + interference * beside, moved.stream) + tail);
     const Chunk& first = chunks[static_cast<std::size_t>(r)];
     filled += first.f + split->message, drained += backward(first) + split->message;
 

@@ -169,7 +169,7 @@ TEST(Stages, ALighterLastStage) {
   EXPECT_EQ(uneven->plan.stages.back(), 1);
 }
 
-// Megatron's knee: with devices fixed, tp beyond the node loses.
+// Megatron's knee: with devices fixed, tp beyond the node loses, though weight gradients hide a part of it.
 TEST(Search, TensorParallelismStaysInTheNode) {
   const Request r{find_model("gpt3-175b"), {2048, 1536, DType::kBf16}, find_cluster("a100-dgx"), 1024};
   const Answer answer = search(r, space_of(r), {.ranked = 0});
@@ -179,7 +179,7 @@ TEST(Search, TensorParallelismStaysInTheNode) {
   wide.tp = {16};
   const Answer there = search(r, wide, {.ranked = 0});
   ASSERT_FALSE(there.plans.empty());
-  EXPECT_GT(there.plans[0].forecast.step().value, 1.1 * answer.plans[0].forecast.step().value);
+  EXPECT_GT(there.plans[0].forecast.step().value, 1.05 * answer.plans[0].forecast.step().value);
   EXPECT_GT(there.plans[0].forecast.time.tp, answer.plans[0].forecast.time.tp);
 }
 
@@ -236,8 +236,9 @@ TEST(Stages, OfLlama70B) {
   plan.stages.assign(40, 2);
   plan.stages.front() = 3, plan.stages.back() = 3;
   EXPECT_LE(found, simulate_plan(r, plan).forecast.step().value);
-  plan.stages.back() = 2, plan.stages[1] = 3;  // lighter at the end
-  EXPECT_LE(found, simulate_plan(r, plan).forecast.step().value);
+  plan.stages.back() = 2, plan.stages[1] = 3;  // lighter at the end, if that fits
+  const Ranked lighter = simulate_plan(r, plan);
+  EXPECT_TRUE(!lighter.fits || found <= lighter.forecast.step().value);
 }
 
 TEST(RuleOfThumb, FitsAndIsNoBetter) {

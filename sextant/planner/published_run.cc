@@ -96,6 +96,14 @@ bool reduces_at_the_end(const std::string& id) {
   return false;
 }
 
+// Sources whose stacks hide collectives of layers behind weight gradients: Megatron from Korthikanti et al. 2022 on,
+// and what is built on it. Forks of earlier versions, and those that say they do not, start and end them in place.
+bool hides_in_layers(const std::string& id) {
+  for (const char* stack : {"korthikanti", "megatronlm", "mbridge", "mcoremoe", "dgxc", "e2e", "tpurecipes", "maxtext"})
+    if (id.rfind(stack, 0) == 0) return true;
+  return false;
+}
+
 // Hardware FLOPs of a step by SC21's formula (Narayanan et al. 2021, section 5.1), which counts recomputation.
 double sc21_flops(const ModelConfig& m, const Workload& w) {
   const auto layers = static_cast<double>(m.layers), h = static_cast<double>(m.width),
@@ -274,6 +282,8 @@ RunRow read_published_run(const Value& value, const std::string& file) {
   const std::string notes = row.own("notes");
   if (const std::string why = why_not(row, run.id, notes); !why.empty()) return refuse(why);
   if (const std::string why = cluster_of(row, run.cluster); !why.empty()) return refuse(why);
+  run.hides_experts = row.flag("plan", "moe_a2a_overlap");
+  run.cluster.device.overlaps_layers = hides_in_layers(run.id);
   run.model = model_of(row, run.id, notes);
   if (run.model.product_type == ProductType::kFp8 && run.cluster.device.fp8 == 0)
     return refuse(run.cluster.device.name + " has no fp8");
@@ -312,7 +322,10 @@ PricedRun price(const RunRow& row) {
   out.sweep = str(run.source.substr(0, 30), "|", m.layers, "x", m.width, "|", run.plan.num_ranks(), "|",
                   run.workload.global_batch, "|", run.workload.sequence);
   try {
-    const Forecast f = forecast(run.model, run.workload, run.plan, run.cluster);
+    const Program program = build_program(build_model(run.model, sizes_of(run.plan, run.workload)), run.plan);
+    Prices prices = cluster_prices(program, run.cluster);
+    if (run.hides_experts) hide_experts(prices);
+    const Forecast f = forecast(program, run.cluster, prices);
     out.priced = true;
     out.predicted_s = f.step().value;
     out.predicted_bytes = static_cast<double>((f.peak - run.cluster.device.reserve).value);

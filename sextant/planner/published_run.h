@@ -19,6 +19,7 @@ struct PublishedRun {
   double measured_s = 0;      ///< of a step; 0: not stated
   double measured_bytes = 0;  ///< peak; 0: not stated
   bool out_of_memory = false, is_memory_trial = false;
+  bool hides_experts = false;  ///< their all-to-alls run beside another microbatch
 };
 struct NotPriced {
   std::string id, source, reason;

@@ -34,12 +34,7 @@ Spread spread_of(const Request& request, const Plan& plan) {
             [](Request& r) { r.model.mixture.imbalance *= 1 + kRows; });
     const Program program = build_program(build_model(request.model, sizes_of(plan, request.workload)), plan);
     Prices prices = cluster_prices(program, request.cluster);
-    for (std::size_t pp = 0; pp < prices.parts.size(); ++pp)
-      for (std::size_t u = 0; u < prices.parts[pp].size(); ++u)
-        for (std::size_t pass = 0; pass < prices.units[pp][u].size(); ++pass) {
-          prices.units[pp][u][pass] = prices.units[pp][u][pass] - prices.parts[pp][u][pass].ep;
-          prices.parts[pp][u][pass].ep = {};
-        }
+    hide_experts(prices);
     out.changed.push_back({"what goes over ep is hidden", run_virtually(program, prices).makespan});
   }
   std::stable_sort(out.changed.begin(), out.changed.end(), [&](const Assumption& a, const Assumption& b) {

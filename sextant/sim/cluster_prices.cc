@@ -84,6 +84,17 @@ void disturb(Prices& prices, const Disturbance& disturbance) {
   prices.latency.value *= disturbance.link;
 }
 
+void hide_experts(Prices& prices) {
+  for (std::size_t pp = 0; pp < prices.parts.size(); ++pp)
+    for (std::size_t u = 0; u < prices.parts[pp].size(); ++u)
+      for (std::size_t pass = 0; pass < prices.units[pp][u].size(); ++pass) {
+        PassPrice& part = prices.parts[pp][u][pass];
+        part.compute.value += prices.interference * part.ep.value;
+        part.ep = {};
+        prices.units[pp][u][pass] = part.total();
+      }
+}
+
 Breakdown break_down(const Program& program, const Prices& prices, const VirtualRun& run) {
   const RunReport shown = report(program, run);
   Breakdown out;

@@ -33,6 +33,9 @@ struct Disturbance {
   std::uint64_t seed = 1;
 };
 void disturb(Prices& prices, const Disturbance& disturbance);
+/// As if what goes over ep and etp were hidden by another microbatch's computation, which it slows down. No list of
+/// ours does that yet; published stacks do.
+void hide_experts(Prices& prices);
 
 /// Each stage's share of a rank's time, equal for all its units: a rank with V stages takes `times` for one microbatch
 /// through all of them.
