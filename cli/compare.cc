@@ -59,6 +59,23 @@ std::vector<Difference> differences(const Value& a, const Value& b) {
   return out;
 }
 
+// What is not the same job: "heads 16 against 8". A prediction of another job is no prediction of this one.
+std::vector<std::string> other_job(const Value& a, const Value& b) {
+  const Value *x = a.find("job"), *y = b.find("job");
+  std::vector<std::string> out;
+  if (!x || !y || !std::holds_alternative<Value::Object>(x->data)) return out;
+  const auto text = [](const Value* v) {
+    if (!v) return std::string("nothing");
+    if (const auto* s = std::get_if<std::string>(&v->data)) return s->empty() ? "none" : printable(*s, 40);
+    const auto n = number(v);
+    return n ? str(*n) : std::string("?");
+  };
+  for (const Member& m : std::get<Value::Object>(x->data))
+    if (const std::string of_a = text(&m.value), of_b = text(y->find(m.key)); of_a != of_b)
+      out.push_back(str(printable(m.key, 40), " ", of_a, " against ", of_b));
+  return out;
+}
+
 int run_compare(const Arguments& args) {
   args.at_most_words(2);
   if (args.words().size() < 2)
@@ -109,6 +126,11 @@ int run_compare(const Arguments& args) {
     std::snprintf(line, sizeof line, "\n%s is %.1f %% faster.", *y < *x ? "b" : "a",
                   100 * (std::max(*x, *y) / std::min(*x, *y) - 1));
   out << line;
+  Value::Array others;
+  if (const std::vector<std::string> other = other_job(a.json, b.json); !other.empty()) {
+    out << " These are not the same job: " << join(other, ", ") << ".";
+    for (const std::string& what : other) others.emplace_back(what);
+  }
   Value::Array changes;
   const std::vector<Difference> found = differences(a.json, b.json);
   std::size_t shown = 0;
@@ -124,6 +146,7 @@ int run_compare(const Arguments& args) {
           << human(Seconds{d.a}) << " -> " << human(Seconds{d.b}) << ")\n";
   }
   if (found.empty()) out << "\n";
+  result.set("other_job", std::move(others));
   result.set("fields", std::move(fields));
   result.set("b_over_a", *y / *x);
   result.set("time_by_what", std::move(changes));

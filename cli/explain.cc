@@ -186,6 +186,7 @@ void explain_strategies(std::ostream& out, const Request& r, Value& json) {
       {"tp + sp", with({.tp = n, .sequence_parallel = true}), "heads, sequence"},
       {"cp", with({.cp = n, .cp_slices = Slices::kZigzag}), "sequence"},
       {"pp 1f1b", with({.pp = n}), "layers, and microbatches against the bubble"}};
+  if (r.model.mixture.experts > 0) all.push_back({"dp + ep", with({.dp_shard = n, .ep = n}), "batch, experts"});
   all[4].plan.bucket = {0};
   out << "for one microbatch of one sequence a rank and 8 microbatches a step, each alone over " << n
       << " devices (GB a device; traffic: what a device receives in a step):\n\n"

@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "cli/forecast_text.h"
+#include "sextant/plan/job.h"
 #include "sextant/plan/plan_file.h"
 #include "sextant/planner/spread.h"
 #include "sextant/program/examine.h"
@@ -87,6 +88,7 @@ int run_simulate(const Arguments& a) {
   const VirtualRun run = run_virtually(program, prices);
   if (a.has("--trace")) write_output(a, "--trace", to_chrome_trace(timeline_of(program, run)));
   v.set("steps", 1);
+  v.set("job", job_of(file.model, file.workload, file.plan));
   v.set("peak_memory_bytes", plan_memory(program, 0, adamw_state(program.dtype), {}, 1).peak.value);
   v.set("comm_bytes", promised_bytes(program, 0, {}).total().value);
   Value times{Value::Object{}};

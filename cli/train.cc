@@ -14,6 +14,7 @@
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "sextant/base/atomic_file.h"
+#include "sextant/plan/job.h"
 #include "sextant/program/memory.h"
 #include "sextant/program/program.h"
 #include "sextant/runtime/kernels/gemm.h"
@@ -246,6 +247,7 @@ int train_here(const Arguments& a, Communicator* world) {
   if (a.has("--trace")) write_output(a, "--trace", to_chrome_trace(summary.last_step));
   Value json = to_value(summary);
   if (predicted) json.set("predicted_step_time_s", predicted->step().value);
+  json.set("job", job_of(config.model, config.workload, config.plan));
   write_json(a, json);
   metrics->finish();
   if (!summary.interrupted) return 0;

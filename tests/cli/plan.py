@@ -81,6 +81,33 @@ assert "experts" in run("explain", "experts.toml")
 only = json.loads(run(*experts, "--only", "ep=1,etp=1", "--json"))
 assert all(p["ep"] == p["etp"] == 1 for p in only["plans"]) and only["plans"][0]["step_time_s"] > steps[0]
 
+# T1: a prediction of another job is said to be one (16 heads and SwiGLU in microbatches of one, for 8 heads and GELU in
+# microbatches of eight).
+def job(name, heads, family, microbatch):
+    write(f"{name}.json", json.dumps(dict(model_type="llama", hidden_size=768, num_hidden_layers=12, num_attention_heads=heads,
+          num_key_value_heads=heads, intermediate_size=3072, vocab_size=50304, max_position_embeddings=2048) if family == "llama"
+          else dict(model_type="gpt2", n_embd=768, n_layer=12, n_head=heads, n_inner=3072, vocab_size=50304, n_positions=2048)))
+    write(f"{name}.toml", f'[model]\nconfig = "{name}.json"\n[cluster]\nname = "a100-dgx"\ndevices = 1\n[workload]\nsequence = 2048\n'
+          f'global_batch = 8\nprecision = "bf16"\n[plan]\nmicrobatch_size = {microbatch}\n')
+    run("simulate", f"{name}.toml", f"--json={name}_out.json")
+job("simulated", 16, "llama", 1)
+job("measured", 8, "gpt2", 8)
+found = json.loads(run("compare", "simulated_out.json", "measured_out.json", "--json"))["other_job"]
+for words in ("heads 16 against 8", "activation swiglu against gelu", "microbatch_size 1 against 8"):
+    assert words in found, (words, found)
+assert json.loads(run("compare", "measured_out.json", "measured_out.json", "--json"))["other_job"] == []
+assert "These are not the same job: " in run("compare", "simulated_out.json", "measured_out.json")
+
+# How sure: an interval around the step, and what moves it; slower devices, and layers dealt out for them.
+spread = json.loads(run("simulate", "experts.toml", "--spread", "--json"))["spread"]
+assert spread["least_s"] < steps[0] < spread["greatest_s"] and any("over ep" in c["what"] for c in spread["changed"])
+write("pipeline.toml", '[model]\nconfig = "llama3.1-8b"\n[cluster]\nname = "h100-dgx"\ndevices = 4\n[workload]\nsequence = 2048\n'
+      'global_batch = 32\nprecision = "bf16"\n[plan]\npp = 4\ndp_shard = 1\nmicrobatch_size = 1\nrecompute = "full"\n')
+slow = json.loads(run("simulate", "pipeline.toml", "--slow", "1=1.5,3=1.2", "--balance", "--json"))
+assert slow["balanced_step_time_s"] < 0.95 * slow["step_time_s"]
+assert sum(slow["balanced_stages"]) == 34 and slow["balanced_stages"][1] < slow["balanced_stages"][2]
+assert start("simulate", "pipeline.toml", "--slow", "4=2").returncode == 2
+
 # What nobody can plan.
 fails(3, "did you mean llama3.1-8b?", "plan", "--model", "llama3.1-8", "--cluster", "h100-dgx", "--devices", "64", "--sequence", "8192", "--global-batch", "64")
 fails(3, "did you mean h100-dgx?", "plan", "--model", "llama3.1-8b", "--cluster", "h100-dgk", "--devices", "64", "--sequence", "8192", "--global-batch", "64")
