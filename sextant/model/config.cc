@@ -88,8 +88,11 @@ int ModelConfig::layer_kind(std::int64_t layer) const {
 }
 
 std::string ModelConfig::not_trained() const {
-  if (mixture.experts > 0) return "mixtures of experts are lowered and counted by this build, not trained yet";
   if (latent.kv_rank > 0) return "latent attention is lowered and counted by this build, not trained yet";
+  if (attention.sinks || mixture.biases)
+    return "attention sinks and biases of experts are lowered and counted by this build, not trained yet";
+  if (mixture.router.auxiliary > 0 || mixture.router.groups > 1)
+    return "balance losses and groups of experts are lowered and counted by this build, not trained yet";
   if (mtp_depth > 0) return "further tokens are priced only; leave mtp_depth out";
   if (attention_core == AttentionCore::kUnfused || stored_masks || head.stored_logits ||
       norm_kernel == NormKernel::kSeveral || product_type == ProductType::kFp8)

@@ -20,6 +20,10 @@ std::variant<Row, Refusal> Combine::row(std::span<const TensorSpec> in, Axis axi
   return Row{{shard('X'), tokens}, {tokens}};
 }
 
+Bytes Combine::scratch(Pass, std::span<const TensorSpec> local, int) const {
+  return routing_bytes(local[1], local[0].size_of_dim('E'));
+}
+
 Work Combine::work(Pass pass, std::span<const TensorSpec> local) const {
   const Bytes y = total_bytes(local.subspan(0, 1));
   const Bytes out{y.value / local[1].size_of_dim('A')};

@@ -12,6 +12,7 @@ class Combine final : public Op {
   std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind) const override;
   Needs needs(Pass) const override { return {{1}, {}}; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;
+  Bytes scratch(Pass, std::span<const TensorSpec> local, int) const override;
 };
 
 }  // namespace sextant

@@ -28,6 +28,12 @@ std::variant<Row, Refusal> Dispatch::row(std::span<const TensorSpec> in, Axis ax
   return Row{{tokens, tokens}, {shard('X')}};
 }
 
+Bytes routing_bytes(const TensorSpec& visited, std::int64_t experts) {
+  return {(visited.elements() + experts) * size_of(DType::kI32)};
+}
+
+Bytes Dispatch::scratch(Pass, std::span<const TensorSpec> local, int) const { return routing_bytes(local[1], experts); }
+
 Work Dispatch::work(Pass pass, std::span<const TensorSpec> local) const {
   const Bytes x = total_bytes(local.subspan(0, 1));
   const std::int64_t visits = local[0].has('A') ? 1 : local[1].size_of_dim('A');

@@ -20,9 +20,13 @@ class Dispatch final : public Op {
   std::variant<Row, Refusal> row(std::span<const TensorSpec> in, Axis axis, CpKind) const override;
   Needs needs(Pass) const override { return {{1}, {}}; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;
+  /// Where each visit lies, and how many each expert has.
+  Bytes scratch(Pass, std::span<const TensorSpec> local, int) const override;
   const std::int64_t experts;
   const double imbalance;
 };
+/// Of the list that dispatch and combine follow.
+Bytes routing_bytes(const TensorSpec& visited, std::int64_t experts);
 
 /// How a tensor of tokens lies over an axis of the dense grid when each token is with one rank: as it does, if it is
 /// sliced, else in slices of the sequence.

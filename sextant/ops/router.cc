@@ -29,6 +29,11 @@ std::variant<Row, Refusal> Router::row(std::span<const TensorSpec> in, Axis axis
   return row;
 }
 
+Bytes Router::scratch(Pass, std::span<const TensorSpec> local, int) const {
+  const std::int64_t tokens = local[0].elements() / local[1].dims[1].size;
+  return {tokens * local[1].size_of_dim('E') * size_of(local[0].dtype)};
+}
+
 Work Router::work(Pass pass, std::span<const TensorSpec> local) const {
   const double tokens = static_cast<double>(local[0].elements()) / static_cast<double>(local[1].dims[1].size);
   const double product = 2 * tokens * static_cast<double>(local[1].elements());

@@ -24,6 +24,8 @@ class Router final : public Op {
   Needs needs(Pass) const override { return {{0, 1}, {0, 1}}; }
   Work work(Pass pass, std::span<const TensorSpec> local) const override;
   bool is_product() const override { return true; }
+  /// Scores of all experts.
+  Bytes scratch(Pass, std::span<const TensorSpec> local, int) const override;
   const RouterRule rule;
   const bool has_bias;
 };

@@ -8,15 +8,19 @@
 #include "sextant/base/random.h"
 #include "sextant/ops/add.h"
 #include "sextant/ops/attention.h"
+#include "sextant/ops/combine.h"
+#include "sextant/ops/dispatch.h"
 #include "sextant/ops/dropout.h"
 #include "sextant/ops/embedding.h"
 #include "sextant/ops/geglu.h"
 #include "sextant/ops/gelu.h"
+#include "sextant/ops/grouped_linear.h"
 #include "sextant/ops/head.h"
 #include "sextant/ops/linear.h"
 #include "sextant/ops/norm.h"
 #include "sextant/ops/residual.h"
 #include "sextant/ops/rope.h"
+#include "sextant/ops/router.h"
 #include "sextant/ops/softcap.h"
 #include "sextant/ops/swiglu.h"
 #include "tests/support/unit_runner.h"
@@ -107,6 +111,29 @@ Layer head_layer(HeadRule rule = {}) {
 void labels(UnitRunner& r) {
   for (int i = 0; i < 10; ++i)
     r.integers<std::int32_t>("labels")[static_cast<std::size_t>(i)] = i % 4 == 3 ? -100 : (i * 5) % 9;
+}
+
+// Router to combine, as in a model: every op of a mixture of experts. Room for whatever the router decides.
+Layer mixture_layer(RouterRule rule) {
+  LayerBuilder b("u", 0, kSizes);
+  constexpr std::int64_t kExperts = 5, kInner = 3, kWidth = 4;
+  const Extent experts{'E', kExperts}, inner{'F', kInner}, width{'D', kWidth};
+  const int x = tensor(b, "x", {{'B', 2}, {'S', 5}, width});
+  const int weights =
+      b.apply(std::make_shared<Router>(rule, false), {x, tensor(b, "router", {experts, width})}, "routing");
+  const int chosen = weights + 1;
+  const auto dispatch =
+      std::make_shared<Dispatch>(kExperts, static_cast<double>(kExperts) / static_cast<double>(rule.top_k));
+  const auto product = [&](const char* name, int rows, Extent out, Extent in) {
+    Parameter p;
+    p.spec = {.name = std::string(name) + ".w", .dims = {experts, out, in}, .grid = Grid::kExpert};
+    return b.apply(std::make_shared<GroupedLinear>(), {rows, b.parameter(std::move(p))}, name);
+  };
+  const int rows = b.apply(dispatch, {x, chosen}, "rows"),
+            of_rows = b.apply(dispatch, {weights, chosen}, "row_weights");
+  const int act = b.apply(std::make_shared<Swiglu>(RowWeights::kGiven),
+                          {product("gate", rows, inner, width), product("up", rows, inner, width), of_rows}, "act");
+  return b.finish(b.apply(std::make_shared<Combine>(), {product("down", act, width, inner), chosen}, "y"));
 }
 
 // Something stands behind the cap, whose result its backward pass reads.
@@ -215,6 +242,12 @@ std::vector<Case> cases() {
       {"gelu tanh", [] { return element_wise(std::make_shared<Gelu>(GeluKind::kTanh), 1); }, none},
       {"gelu erf", [] { return element_wise(std::make_shared<Gelu>(GeluKind::kErf), 1); }, none},
       {"swiglu", [] { return element_wise(std::make_shared<Swiglu>(), 2); }, none},
+      {"mixture softmax", [] { return mixture_layer({.top_k = 2}); }, none},
+      {"mixture softmax normalised", [] { return mixture_layer({.top_k = 2, .normalises = true, .scale = 1.5}); },
+       none},
+      {"mixture sigmoid", [] { return mixture_layer({.top_k = 3, .sigmoid = true}); }, none},
+      {"mixture sigmoid normalised", [] { return mixture_layer({.top_k = 3, .sigmoid = true, .normalises = true}); },
+       none},
       {"add", [] { return element_wise(std::make_shared<Add>(), 2); }, none},
       {"dropout",
        [] {

@@ -32,6 +32,19 @@ ModelConfig tiny_qwen3(std::int64_t layers) {
   return c;
 }
 
+ModelConfig tiny_mixture(bool rich) {
+  ModelConfig c = tiny_llama(2, 0);
+  c.family = rich ? "qwen3_moe" : "mixtral";
+  c.mixture = {.experts = 4, .expert_width = 12, .router = {.top_k = 2, .normalises = !rich}, .imbalance = 2};
+  if (rich) {
+    c.layers = 3;
+    c.qk_norm = QkNorm::kHead;
+    c.mixture.shared_width = 8, c.mixture.first_dense = 1;
+    c.mixture.router.sigmoid = true, c.mixture.router.scale = 1.5;
+  }
+  return c;
+}
+
 namespace {
 
 ModelConfig tiny_neox(double dropout, bool parallel) {

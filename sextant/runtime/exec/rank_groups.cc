@@ -5,6 +5,16 @@
 #include "sextant/base/errors.h"
 
 namespace sextant {
+namespace {
+
+bool has_experts(const Program& program) {
+  for (const RankProgram& rank : program.by_pp)
+    for (const Bucket& bucket : rank.buckets)
+      if (bucket.grid == Grid::kExpert) return true;
+  return false;
+}
+
+}  // namespace
 
 RankGroups::RankGroups(const Program& program, Communicator& world)
     : pp_(world.rank() / program.mesh.num_ranks()),
@@ -34,6 +44,14 @@ RankGroups::RankGroups(const Program& program, Communicator& world)
   make(Group::kData, {pp_}, [&](const Coordinates& c) { return c.tp == at_.tp; });
   make(Group::kTensor, {pp_}, [&](const Coordinates& c) { return c.cp == at_.cp && same_data(c); });
   make(Group::kContext, {pp_}, [&](const Coordinates& c) { return c.tp == at_.tp && same_data(c); });
+  // Ranks that differ from this one in one axis of the expert grid only.
+  for (const Axis axis : {Axis::kEdp, Axis::kEp, Axis::kEtp})
+    if (has_experts(program))
+      make(group_along(axis), {pp_}, [&](const Coordinates& c) {
+        for (const Axis other : axes_of(Grid::kExpert))
+          if (other != axis && place_on(other, c, program.mesh) != place_on(other, at_, program.mesh)) return false;
+        return true;
+      });
   make(Group::kWorld, all, [](const Coordinates&) { return true; });
   pipeline_ = group(all, same_place);
   for (const Bucket& bucket : program.by_pp.at(static_cast<std::size_t>(pp_)).buckets) {
