@@ -119,6 +119,9 @@ void print_summary(const RunSummary& s, const RunConfig& config, const std::opti
   group("gradients over dp_replicate", s.comm[Group::kReplicas]);
   group("inside layers, over tp", s.comm[Group::kTensor] + s.comm[Group::kCopies]);
   group("inside layers, over cp", s.comm[Group::kContext]);
+  group("gradients of experts over edp", s.comm[Group::kExpertZero]);
+  group("rows of experts, over ep", s.comm[Group::kExpert]);
+  group("rows of experts, over etp", s.comm[Group::kExpertTensor]);
   group("sums over holders of a weight", s.comm[Group::kHolders]);
   group("stage borders", s.comm.messages);
   group("loss, norm and token counts", s.comm[Group::kData] + s.comm[Group::kWorld]);

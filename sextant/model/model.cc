@@ -239,7 +239,7 @@ class ModelBuilder {
     std::vector<int> in{x, matrix(b, "router", "router.w", {experts, width}, c_.initial_deviation)};
     if (m.biases) in.push_back(bias("router", {experts}));
     const int weights = b.apply(std::make_shared<Router>(m.router, m.biases), in, "router"), chosen = weights + 1;
-    const auto dispatch = std::make_shared<Dispatch>(m.experts, m.imbalance);
+    const auto dispatch = std::make_shared<Dispatch>(m.experts, m.room());
     const int rows = b.apply(dispatch, {x, chosen}, "dispatch");
     const int row_weights = b.apply(dispatch, {weights, chosen}, "dispatch_weights");
     // The shared experts compute while rows travel, there and back.

@@ -29,8 +29,15 @@ struct MixtureConfig {
   std::int64_t period = 1;               ///< every so-many-th layer behind them is a mixture
   std::vector<std::int64_t> also_dense;  ///< and these are not
   RouterRule router;
-  bool biases = false;   ///< of router and experts
-  double imbalance = 1;  ///< rows of the rank that has most, of the mean: what its experts take and hold
+  bool biases = false;  ///< of router and experts
+  /// Rows that the fullest rank has room for, of the mean: what its experts take and hold. 0: as many as the mean when
+  /// planned, and when run as many as any routing needs.
+  double imbalance = 0;
+  double room() const { return imbalance > 0 ? imbalance : 1; }
+  /// For a run: no token is dropped, whatever the router decides, unless another room was asked for.
+  void make_room() {
+    if (experts > 0 && imbalance == 0) imbalance = static_cast<double>(experts) / static_cast<double>(router.top_k);
+  }
 };
 /// Multi-head latent attention (DeepSeek-V2); widths of the head's parts and of the latents.
 struct LatentConfig {

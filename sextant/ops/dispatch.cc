@@ -15,7 +15,7 @@ std::vector<TensorSpec> Dispatch::outputs(std::span<const TensorSpec> in) const 
   check(in.size() == 2 && in[1].has('A'), "dispatch takes x and experts[B S A]");
   const double visits = static_cast<double>(in[1].elements()) * imbalance;
   const auto rows = static_cast<std::int64_t>(std::ceil(visits / static_cast<double>(experts)));
-  TensorSpec y{.dims = {{'E', experts}, {'X', rows, true}}, .dtype = in[0].dtype, .grid = Grid::kExpert};
+  TensorSpec y{.dims = {{'E', experts}, {'X', rows, true, imbalance}}, .dtype = in[0].dtype, .grid = Grid::kExpert};
   for (const Extent& e : in[0].dims)
     if (!in[1].has(e.dim)) y.dims.push_back(e);
   return {y};

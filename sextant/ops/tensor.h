@@ -81,6 +81,7 @@ struct Extent {
   Dim dim;
   std::int64_t size;
   bool dynamic = false;  ///< rows known at run time only (routed tokens)
+  double room = 1;       ///< of these: `size` is so many times what is expected
 };
 
 struct TensorSpec {

@@ -31,7 +31,7 @@ Spread spread_of(const Request& request, const Plan& plan) {
     attempt("links reach 10 % less", [](Request& r) { slow_links(r.cluster, 1 / (1 - kLinks)); });
   if (request.model.mixture.experts > 0 && plan.ep * plan.etp > 1) {
     attempt("the fullest rank has 10 % more rows of experts",
-            [](Request& r) { r.model.mixture.imbalance *= 1 + kRows; });
+            [](Request& r) { r.model.mixture.imbalance = r.model.mixture.room() * (1 + kRows); });
     const Program program = build_program(build_model(request.model, sizes_of(plan, request.workload)), plan);
     Prices prices = cluster_prices(program, request.cluster);
     hide_experts(prices);

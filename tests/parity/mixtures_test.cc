@@ -22,14 +22,16 @@ struct Drawn {
 std::optional<Drawn> draw(std::mt19937& random) {
   const auto one_of = [&](const auto& list) { return list[random() % list.size()]; };
   const auto among = [&](std::vector<int> list) { return one_of(list); };
-  static const std::vector<std::string> kFamilies = {"gpt2",  "llama",   "llama tied", "qwen3",
-                                                     "olmo2", "mistral", "gemma2",     "gpt_neox"};
+  static const std::vector<std::string> kFamilies = {"gpt2",    "llama",  "llama tied", "qwen3",   "olmo2",
+                                                     "mistral", "gemma2", "gpt_neox",   "mixtral", "qwen3_moe"};
   Drawn d;
   d.family = one_of(kFamilies);
   ModelConfig model = d.family == "gpt2"         ? tiny_gpt2(3)
                       : d.family == "llama"      ? tiny_llama(3)
                       : d.family == "llama tied" ? tiny_llama(3, 0.1, true)
                       : d.family == "qwen3"      ? tiny_qwen3(3)
+                      : d.family == "mixtral"    ? tiny_mixture()
+                      : d.family == "qwen3_moe"  ? tiny_mixture(true)
                                                  : tiny_of(d.family, 0.1);
   model.layers = among({2, 3, 5, 6});
   if (!model.slides.empty()) model.slides.assign(static_cast<std::size_t>(model.layers), true), model.slides[0] = false;
@@ -39,6 +41,7 @@ std::optional<Drawn> draw(std::mt19937& random) {
   p.pp = among({1, 2, 2, 3, 4});
   if (p.num_ranks() > 8 || p.num_ranks() < 2) return std::nullopt;
   p.sequence_parallel = p.tp > 1 && random() % 2;
+  if (model.mixture.experts > 0) p.ep = among({1, 2, 2, 4}), p.etp = among({1, 1, 2});
   p.cp_kind = random() % 2 ? CpKind::kAllGather : CpKind::kUlysses;
   p.cp_slices = random() % 2 ? Slices::kContiguous : Slices::kZigzag;
   p.w_inputs = random() % 2 ? WInputs::kGather : WInputs::kKeep;
@@ -66,9 +69,10 @@ std::optional<Drawn> draw(std::mt19937& random) {
   }
   d.words = str(d.family, " x", model.layers, ": dp ", p.dp_replicate, "x", p.dp_shard, " cp ", p.cp,
                 p.cp > 1 ? str(" ", name_of(p.cp_kind), p.cp_slices == Slices::kZigzag ? " zigzag" : "") : "", " tp ",
-                p.tp, p.sequence_parallel ? " sp" : "", " pp ", p.pp, " ", p.schedule, " V ", p.virtual_stages, " M ",
-                p.num_microbatches, " zero ", p.zero, p.reduce == GradientReduce::kMicrobatch ? " each" : "", " live ",
-                p.live_units, p.recompute.any() ? p.recompute.full ? " full" : " ops" : "");
+                p.tp, p.sequence_parallel ? " sp" : "", " ep ", p.ep, " etp ", p.etp, " pp ", p.pp, " ", p.schedule,
+                " V ", p.virtual_stages, " M ", p.num_microbatches, " zero ", p.zero,
+                p.reduce == GradientReduce::kMicrobatch ? " each" : "", " live ", p.live_units,
+                p.recompute.any() ? p.recompute.full ? " full" : " ops" : "");
   return d;
 }
 

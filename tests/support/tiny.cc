@@ -35,7 +35,12 @@ ModelConfig tiny_qwen3(std::int64_t layers) {
 ModelConfig tiny_mixture(bool rich) {
   ModelConfig c = tiny_llama(2, 0);
   c.family = rich ? "qwen3_moe" : "mixtral";
-  c.mixture = {.experts = 4, .expert_width = 12, .router = {.top_k = 2, .normalises = !rich}, .imbalance = 2};
+  c.mixture = {
+      .experts = 4,
+      .expert_width = 12,
+      .router = {.top_k = 2, .normalises = !rich},
+  };
+  c.mixture.make_room();
   if (rich) {
     c.layers = 3;
     c.qk_norm = QkNorm::kHead;

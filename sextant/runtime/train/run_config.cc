@@ -13,6 +13,7 @@ RunConfig read_run(const std::string& path, const std::vector<Override>& overrid
   RunConfig c;
   c.file = path;
   c.model = std::move(read.model), c.model_file = std::move(read.model_file);
+  c.model.mixture.make_room();
   c.settings = to_json(run) + to_json(c.model.source);
   c.workload = read.workload, c.plan = std::move(read.plan), c.cluster = std::move(read.cluster);
   c.optimizer = read_optimizer(run, path);

@@ -295,6 +295,11 @@ RunSummary Run::finish(double peak_flops) {
 void require_trained(const RunConfig& config) {
   if (const std::string why = config.model.not_trained(); !why.empty())
     throw InvalidInput(str(printable(config.file), ": [model] config: ", config.model.family, ": ", why));
+  if (config.model.mixture.experts > 0 && !(config.output.empty() && config.initial_weights.empty()))
+    throw InvalidInput(
+        str(printable(config.file),
+            ": [train] output and initial_weights: weights of mixtures of experts are not written or read "
+            "yet; leave them out"));
   if (config.workload.dtype == DType::kBf16)
     throw InvalidInput(str(printable(config.file),
                            ": [workload] precision: \"bf16\" is planned and simulated, not trained yet; use \"fp32\""));
@@ -368,6 +373,9 @@ Value to_value(const RunSummary& s) {
     g.set("data", b[Group::kData].value);
     g.set("tp", b[Group::kTensor].value);
     g.set("cp", b[Group::kContext].value);
+    g.set("edp", b[Group::kExpertZero].value);
+    g.set("ep", b[Group::kExpert].value);
+    g.set("etp", b[Group::kExpertTensor].value);
     g.set("copies", b[Group::kCopies].value);
     g.set("holders", b[Group::kHolders].value);
     g.set("world", b[Group::kWorld].value);

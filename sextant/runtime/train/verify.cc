@@ -34,6 +34,16 @@ ModelConfig small(const ModelConfig& model, const Plan& plan, int num_stages) {
   c.width = c.heads * c.head_width;
   c.ffn_width = plan.tp * 5;
   c.vocabulary = std::min<std::int64_t>(model.vocabulary, 61);
+  if (MixtureConfig& m = c.mixture; m.experts > 0) {
+    m.router.top_k = std::min<std::int64_t>(m.router.top_k, 4);
+    m.experts = (std::max<std::int64_t>(m.router.top_k + 1, 4) + plan.ep - 1) / plan.ep * plan.ep;
+    m.expert_width = plan.etp * 3;
+    if (m.shared_width > 0) m.shared_width = plan.tp * 4;
+    m.first_dense = std::min<std::int64_t>(m.first_dense, c.layers - 1);
+    m.also_dense.clear();
+    m.imbalance = 0;
+    m.make_room();
+  }
   if (c.attention.window > 0) c.attention.window = std::min<std::int64_t>(c.attention.window, 5);
   c.initial_deviation = 0.2;  // large enough that every gradient matters
   return c;
