@@ -78,6 +78,33 @@ TEST(ExpertParallel, PipelinesAndRecomputationEqualOneRank) {
   expect_one_rank(tiny_mixture(true), plans);
 }
 
+// E2: the router sends every token to the first expert: the others, and the ranks that hold only them, have no rows.
+TEST(ExpertParallel, ExpertsThatNobodyVisits) {
+  ModelConfig model = tiny_mixture();
+  model.mixture.router.top_k = 1, model.mixture.router.normalises = false;
+  model.mixture.imbalance = 0;
+  model.mixture.make_room();
+  const auto with_equal_scores = [](const ModelConfig& c, Sizes s) {
+    Model out = build_model(c, s);
+    for (Layer& layer : out.layers)
+      for (Parameter& p : layer.parameters)
+        if (p.spec.name.ends_with("router.w")) p.initial = {};
+    return out;
+  };
+  ProofRun one = run_with(model, {}, 1);
+  one.build = with_equal_scores;
+  const ProofOutcome wanted = prove(one);
+  double others = 0;
+  const std::vector<double>& first_step = wanted.gradients.at("L00.expert_up.w");
+  for (std::size_t i = first_step.size() / 4; i < first_step.size(); ++i) others += std::abs(first_step[i]);
+  EXPECT_EQ(others, 0);
+  for (const Plan& plan : {Plan{.dp_shard = 4, .ep = 4}, Plan{.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2}}) {
+    ProofRun run = run_with(model, plan);
+    run.build = with_equal_scores;
+    expect_equal(prove(run), wanted, name_of(plan));
+  }
+}
+
 // No token is dropped: if one expert is visited more often than there is room for, the run ends and says so.
 TEST(ExpertParallel, TooFewRowsAreAnError) {
   ModelConfig model = tiny_mixture();
