@@ -66,17 +66,22 @@ Median product_speed(const OnRanks& on_ranks, int threads, std::int64_t m, std::
   return speed;
 }
 
-ModelConfig probe(bool gpt) {
-  ModelConfig c;
-  c.family = gpt ? "gpt2" : "llama";
-  // Attention's speed goes by the width of heads: one model of each.
-  c.layers = 3, c.width = 384, c.heads = gpt ? 12 : 6, c.kv_heads = gpt ? 12 : 2, c.head_width = gpt ? 32 : 64;
-  c.ffn_width = gpt ? 1536 : 1024, c.vocabulary = 4096, c.max_positions = 256;
-  if (gpt) {
-    c.positions = Positions::kLearned, c.ffn = Ffn::kGelu, c.norm = NormKind::kLayer;
-    c.qkv_bias = c.attention_out_bias = c.ffn_bias = c.tied_head = true;
-  }
-  return c;
+// Attention's speed goes by the width of heads: models of two. And one of experts.
+std::vector<ModelConfig> probes() {
+  ModelConfig llama;
+  llama.family = "llama";
+  llama.layers = 3, llama.width = 384, llama.heads = 6, llama.kv_heads = 2, llama.head_width = 64;
+  llama.ffn_width = 1024, llama.vocabulary = 4096, llama.max_positions = 256;
+  ModelConfig gpt = llama;
+  gpt.family = "gpt2";
+  gpt.heads = gpt.kv_heads = 12, gpt.head_width = 32, gpt.ffn_width = 1536;
+  gpt.positions = Positions::kLearned, gpt.ffn = Ffn::kGelu, gpt.norm = NormKind::kLayer;
+  gpt.qkv_bias = gpt.attention_out_bias = gpt.ffn_bias = gpt.tied_head = true;
+  ModelConfig mixture = llama;
+  mixture.family = "mixtral", mixture.layers = 2;
+  mixture.mixture = {.experts = 8, .expert_width = 384, .router = {.top_k = 2, .normalises = true}};
+  mixture.mixture.make_room();
+  return {llama, gpt, mixture};
 }
 
 // Steps of a model on all ranks at once, each alone on its data: what the kernels of each kind take.
@@ -98,8 +103,10 @@ void probe_kernels(const ModelConfig& model, const OnRanks& on_ranks, int thread
     for (const auto* steps : {&unit.f, &unit.i, &unit.w})
       for (const Step& step : *steps) {
         ++num_steps;
-        const Work w = step.op->work(step.pass, local_inputs(unit, step, program.mesh));
-        const double amount = step.op->is_product() ? w.flops_causal : static_cast<double>((w.read + w.written).value);
+        const std::vector<TensorSpec> in = local_inputs(unit, step, program.mesh);
+        const Work w = step.op->work(step.pass, in);
+        const double amount =
+            step.op->is_product() ? w.flops_causal / room_of(in) : static_cast<double>((w.read + w.written).value);
         work[str(step.op->kind(), " ", name_of(step.pass))] += amount * program.num_microbatches;
       }
   work["optimizer"] = static_cast<double>(elements) * 28;
@@ -253,14 +260,14 @@ Calibration calibrate(int ranks, int threads, const OnRanks& on_ranks,
   out.notes.push_back(str("products: best ", best / 1e9, " GFLOP/s a rank (+- ", percent(speeds[0].spread()),
                           "), shapes within ", percent(std::sqrt(least)), " of the two constants"));
 
-  say("kernels in steps of two small models");
+  say("kernels in steps of three small models");
   Median between;
   double memory = 0;
   std::map<std::string, std::vector<double>> found;  // by model
   std::map<std::string, double> spreads;
-  for (const bool gpt : {false, true}) {
+  for (const ModelConfig& model : probes()) {
     std::map<std::string, Median> rates;
-    probe_kernels(probe(gpt), on_ranks, threads, kRounds, rates, between);
+    probe_kernels(model, on_ranks, threads, kRounds, rates, between);
     for (const auto& [what, rate] : rates) {
       if (what.rfind("linear", 0) == 0) continue;  // by shape
       found[what].push_back(rate.value());
@@ -269,7 +276,7 @@ Calibration calibrate(int ranks, int threads, const OnRanks& on_ranks,
     }
   }
   for (const auto& [what, values] : found) {
-    double inverse = 0;  // what both models take together
+    double inverse = 0;  // what the models take together
     for (const double rate : values) inverse += 1 / rate;
     d.rates[what] = static_cast<double>(values.size()) / inverse;
     out.notes.push_back(str(what, ": +- ", percent(spreads[what])));

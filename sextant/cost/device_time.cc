@@ -59,8 +59,9 @@ Seconds step_time(const Unit& unit, const Step& step, const MeshSizes& mesh, DTy
   const auto measured = device.rates.find(str(step.op->kind(), " ", name_of(step.pass)));
   if (measured != device.rates.end()) {
     const Work work = step.op->work(step.pass, in);
+    // Products leave out rows that nobody visits.
     const double amount =
-        step.op->is_product() ? work.flops_causal : static_cast<double>((work.read + work.written).value);
+        step.op->is_product() ? work.flops_causal / room_of(in) : static_cast<double>((work.read + work.written).value);
     return {time + amount / measured->second};
   }
   const std::vector<Product> products = step.op->products(step.pass, in);

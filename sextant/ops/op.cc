@@ -46,6 +46,13 @@ Bytes total_bytes(std::span<const TensorSpec> specs) {
   return total;
 }
 
+double room_of(std::span<const TensorSpec> in) {
+  for (const TensorSpec& spec : in)
+    for (const Extent& e : spec.dims)
+      if (e.dynamic) return e.room;
+  return 1;
+}
+
 std::string to_string(const std::variant<Row, Refusal>& row) {
   if (const auto* refusal = std::get_if<Refusal>(&row)) return "refused: " + refusal->why;
   std::string out;

@@ -105,6 +105,8 @@ class Op {
 using OpPtr = std::shared_ptr<const Op>;
 
 Bytes total_bytes(std::span<const TensorSpec> specs);
+/// How many times the expected rows there is room for in an op's inputs: 1 unless rows are known at run time only.
+double room_of(std::span<const TensorSpec> in);
 
 /// "S(B) C -> S(B)", or "refused: ...".
 std::string to_string(const std::variant<Row, Refusal>& row);

@@ -10,10 +10,8 @@ double model_flops(const Program& program, FlopsOf attention) {
       if (!step.op->is_product() || step.pass != pass || step.op->result_pass() != pass) continue;
       const std::vector<TensorSpec> in = local_inputs(unit, step, program.mesh);
       const Work work = step.op->work(Pass::kF, in);
-      double room = 1;  // rows that there may be are not rows that there are
-      for (const Extent& e : in[0].dims)
-        if (e.dynamic) room = e.room;
-      flops += 3 * (attention == FlopsOf::kFull ? work.flops_full : work.flops_causal) / room;
+      // Rows that there may be are not rows that there are.
+      flops += 3 * (attention == FlopsOf::kFull ? work.flops_full : work.flops_causal) / room_of(in);
     }
   };
   for (const RankProgram& rank : program.by_pp)
