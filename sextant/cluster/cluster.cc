@@ -33,6 +33,7 @@ Device read_device(const Value& file, const std::string& name) {
   d.bandwidth = f.number("memory_GBps", 1e-3, 1e6) * kGiga;
   d.call = {f.number_or("call_us", 0, 0, 1e6) * kMicro};
   d.launch = {f.number_or("launch_us", 0, 0, 1e6) * kMicro};
+  d.host = {f.number_or("host_us", 0, 0, 1e6) * kMicro};
   d.overlaps = f.one_of_or("overlap", "dma", {"dma", "none"}) == "dma";
   d.jitter = f.number_or("jitter", 0, 0, 1);
   d.interference = f.number_or("interference", 0, 0, 1);
@@ -150,10 +151,10 @@ std::string to_text(const Cluster& c, const std::vector<std::string>& notes) {
       << "\nattention_ceiling = " << d.attention_ceiling << "\nunits = " << d.units << "\ntile = [" << d.tile[0] << ", "
       << d.tile[1] << "]\nmemory_GiB = " << static_cast<double>(d.memory.value) / kGiB
       << "\nreserve_GiB = " << static_cast<double>(d.reserve.value) / kGiB << "\nmemory_GBps = " << d.bandwidth / kGiga
-      << "\nlaunch_us = " << d.launch.value / kMicro << "\ncall_us = " << d.call.value / kMicro
-      << "\nsustained = " << d.sustained << "\nmemory_share = " << d.memory_share << "\nhalf_depth = " << d.half_depth
-      << "\noverlap = \"" << (d.overlaps ? "dma" : "none") << "\"\ninterference = " << d.interference
-      << "\njitter = " << d.jitter << "\n";
+      << "\nlaunch_us = " << d.launch.value / kMicro << "\nhost_us = " << d.host.value / kMicro
+      << "\ncall_us = " << d.call.value / kMicro << "\nsustained = " << d.sustained
+      << "\nmemory_share = " << d.memory_share << "\nhalf_depth = " << d.half_depth << "\noverlap = \""
+      << (d.overlaps ? "dma" : "none") << "\"\ninterference = " << d.interference << "\njitter = " << d.jitter << "\n";
   if (d.watts > 0) out << "watts = " << d.watts << "\n";
   if (d.dollars_per_hour > 0) out << "dollars_per_hour = " << d.dollars_per_hour << "\n";
   if (!d.rates.empty()) out << "\n[kernels]\n";

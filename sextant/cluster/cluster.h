@@ -22,6 +22,7 @@ struct Device {
   Bytes memory, reserve;                 ///< reserve: what no tensor gets (context, communicators)
   double bandwidth = 0;                  ///< of memory, B/s
   Seconds launch;                        ///< from one kernel to the next
+  Seconds host;                          ///< of the host's work for a kernel, where it launches each one (eager)
   Seconds call;                          ///< to start a collective, beyond what its library's model says
   bool overlaps = true;                  ///< collectives run beside computation
   bool overlaps_layers = true;           ///< those within layers too; published stacks that do not, are priced without

@@ -258,5 +258,23 @@ TEST(UnitPrices, WeightGradientsHideCollectives) {
   }
 }
 
+// An op starts when the one before it is done and the host has launched it: small ops take the host's time, large ones
+// their own.
+TEST(UnitPrices, AnEagerHostBoundsSmallOps) {
+  const auto price = [](std::int64_t batch, double host) {
+    Cluster c = find_cluster("a100-dgx");
+    c.device.host = {host};
+    Plan plan;
+    plan.microbatch_size = batch;
+    const Model model = build_model(dense(1), sizes_of(plan, {2048, batch, DType::kBf16}));
+    const Unit unit = lower(model.layers[1], split_of(plan));
+    return std::pair(price_unit(unit, mesh_of(plan), DType::kF32, Network(c))[0].total().value, unit.f.size());
+  };
+  const auto [small, ops] = price(1, 1e-3);
+  EXPECT_NEAR(small / (1e-3 * static_cast<double>(ops)), 1, 0.05);
+  EXPECT_NEAR(price(64, 50e-6).first / price(64, 0).first, 1, 0.02);
+  EXPECT_GT(price(1, 50e-6).first, price(1, 0).first);
+}
+
 }  // namespace
 }  // namespace sextant

@@ -35,7 +35,7 @@ PassPrice price_pass(const Unit& unit, const std::vector<Step>& steps, const Mes
   };
   std::vector<Started> started;
   std::array<double, kNumAxes> stream{};  // when the last collective over an axis ends
-  double now = 0, moved = 0;
+  double now = 0, moved = 0, issued = 0;
   bool over_tp = false, over_cp = false, over_ep = false;
   const auto wait = [&](Axis axis, double until) {
     if (until > now) waited(axis).value += until - now, now = until;
@@ -44,8 +44,10 @@ PassPrice price_pass(const Unit& unit, const std::vector<Step>& steps, const Mes
     for (const Started& c : started)
       if (c.done == s) wait(c.axis, c.end);
     if (s == steps.size()) break;
-    const double time = step_time(unit, steps[s], mesh, gradient_dtype, device).value;
-    price.compute.value += time, now += time;
+    // A kernel starts when the one before it is done and the host has launched it.
+    issued += device.host.value;
+    const double start = std::max(now, issued), time = step_time(unit, steps[s], mesh, gradient_dtype, device).value;
+    price.compute.value += start + time - now, now = start + time;
     for (const NamedTraffic& named : traffic(unit, steps[s], mesh)) {
       const Axis axis = named.traffic.axis;
       (axis == Axis::kTp ? over_tp : axis == Axis::kCp ? over_cp : over_ep) = true;

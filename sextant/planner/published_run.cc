@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 
 #include "sextant/base/errors.h"
@@ -102,6 +103,13 @@ bool hides_in_layers(const std::string& id) {
   for (const char* stack : {"korthikanti", "megatronlm", "mbridge", "mcoremoe", "dgxc", "e2e", "tpurecipes", "maxtext"})
     if (id.rfind(stack, 0) == 0) return true;
   return false;
+}
+
+// What a host takes for an op of ours where it launches every kernel by itself: some five kernels forward, or the same
+// of autograd, at about 10 us of Python and dispatcher each. Nothing where a graph or a compiler launches.
+constexpr Seconds kEagerHost{50e-6};
+bool is_eager(const Entry& row) {
+  return row.text("hardware", "gpu").rfind("TPU", 0) != 0 && row.text("plan", "cuda_graph").empty();
 }
 
 // Hardware FLOPs of a step by SC21's formula (Narayanan et al. 2021, section 5.1), which counts recomputation.
@@ -283,6 +291,7 @@ RunRow read_published_run(const Value& value, const std::string& file) {
   if (const std::string why = why_not(row, run.id, notes); !why.empty()) return refuse(why);
   if (const std::string why = cluster_of(row, run.cluster); !why.empty()) return refuse(why);
   run.hides_experts = row.flag("plan", "moe_a2a_overlap");
+  if (is_eager(row)) run.cluster.device.host = kEagerHost;
   run.cluster.device.overlaps_layers = hides_in_layers(run.id);
   run.model = model_of(row, run.id, notes);
   if (run.model.product_type == ProductType::kFp8 && run.cluster.device.fp8 == 0)
