@@ -47,9 +47,14 @@ Seconds product_time(const Product& p, DType dtype, const Device& device, Produc
 
 Seconds step_time(const Unit& unit, const Step& step, const MeshSizes& mesh, DType gradient_dtype,
                   const Device& device) {
-  // Conversions are views, slices that are read where they lie, or collectives, which the network prices.
-  if (dynamic_cast<const Convert*>(step.op.get())) return {};
   const std::vector<TensorSpec> in = local_inputs(unit, step, mesh);
+  // Conversions are views, slices that are read where they lie, or collectives, which the network prices. A rank that
+  // moves bytes itself packs and unpacks what does not lie together: each of these reads and writes once.
+  if (dynamic_cast<const Convert*>(step.op.get())) {
+    if (device.overlaps) return {};
+    const auto packed = static_cast<double>(step.op->scratch(step.pass, in, 1).value);
+    return {2 * packed / (device.bandwidth * device.memory_share)};
+  }
   const DType dtype = [&] {
     for (const TensorSpec& spec : in)
       if (spec.is_float()) return spec.dtype;
