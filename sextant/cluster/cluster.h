@@ -22,7 +22,7 @@ struct Device {
   Bytes memory, reserve;                 ///< reserve: what no tensor gets (context, communicators)
   double bandwidth = 0;                  ///< of memory, B/s
   Seconds launch;                        ///< from one kernel to the next
-  Seconds host;                          ///< of the host's work for a kernel, where it launches each one (eager)
+  Seconds host;                          ///< of the host's work for an op, where it launches each one (eager)
   Seconds call;                          ///< to start a collective, beyond what its library's model says
   bool overlaps = true;                  ///< collectives run beside computation
   bool overlaps_layers = true;           ///< those within layers too; published stacks that do not, are priced without
@@ -40,6 +40,10 @@ struct Device {
 
   double peak(DType dtype) const { return dtype == DType::kBf16 ? bf16 : dtype == DType::kF32 ? fp32 : fp32 / 2; }
 };
+
+/// Device::host of eager software: some five kernels an op, at about 10 us of Python and dispatcher each. Round, not
+/// fitted.
+inline constexpr Seconds kEagerHost{50e-6};
 
 /// Devices that are joined in one way: by switches, a mesh, or a torus.
 struct Level {

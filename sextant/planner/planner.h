@@ -32,9 +32,8 @@ struct Space {
   Bytes bucket{256'000'000};
 };
 /// All degrees that divide the devices and that the model takes, cp as long as 1,024 tokens a rank are left, etp within
-/// the innermost level; schedules
-/// 1f1b, interleaved, zb-h1, zb-v; no recomputation, that of norms and activations, and full; ZeRO 0 to 3, and 3 within
-/// each level but the outermost.
+/// the innermost level; schedules 1f1b, interleaved, zb-h1, zb-v; no recomputation, that of norms and activations, and
+/// full; ZeRO 0 to 3, and 3 within each level but the outermost.
 Space space_of(const Request& request);
 
 /// A plan by its numbers: what the closed form prices.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 
 #include "sextant/base/errors.h"
@@ -105,9 +104,7 @@ bool hides_in_layers(const std::string& id) {
   return false;
 }
 
-// What a host takes for an op of ours where it launches every kernel by itself: some five kernels forward, or the same
-// of autograd, at about 10 us of Python and dispatcher each. Nothing where a graph or a compiler launches.
-constexpr Seconds kEagerHost{50e-6};
+// Nothing launches its kernels but a host: no graph, no compiler.
 bool is_eager(const Entry& row) {
   return row.text("hardware", "gpu").rfind("TPU", 0) != 0 && row.text("plan", "cuda_graph").empty();
 }

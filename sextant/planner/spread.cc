@@ -7,7 +7,7 @@
 namespace sextant {
 namespace {
 
-constexpr double kRate = 0.1, kLinks = 0.1, kRows = 0.1, kEagerHost = 50e-6;
+constexpr double kRate = 0.1, kLinks = 0.1, kRows = 0.1;
 
 void slow_links(Cluster& cluster, double factor) {
   for (Level& level : cluster.levels) level.bandwidth /= factor, level.pair /= factor, level.link /= factor;
@@ -26,7 +26,7 @@ Spread spread_of(const Request& request, const Plan& plan) {
   attempt("launches cost nothing (graphs)", [](Request& r) { r.cluster.device.launch = {}; });
   attempt("launches take twice as long", [](Request& r) { r.cluster.device.launch.value *= 2; });
   if (request.cluster.device.host.value == 0)
-    attempt("a host launches every kernel (eager)", [](Request& r) { r.cluster.device.host = {kEagerHost}; });
+    attempt("a host launches every kernel (eager)", [](Request& r) { r.cluster.device.host = kEagerHost; });
   attempt("devices sustain 10 % more", [](Request& r) { r.cluster.device.sustained *= 1 + kRate; });
   attempt("devices sustain 10 % less", [](Request& r) { r.cluster.device.sustained *= 1 - kRate; });
   if (plan.num_ranks() > 1)

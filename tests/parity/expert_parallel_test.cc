@@ -1,6 +1,8 @@
 // The proof of expert parallelism: every way to spread experts over ranks computes what one rank computes.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "sextant/base/str.h"
 #include "tests/support/parity.h"
 
@@ -114,6 +116,25 @@ TEST(ExpertParallel, TooFewRowsAreAnError) {
     FAIL();
   } catch (const InvalidInput& e) {
     EXPECT_NE(std::string(e.what()).find("raise model.expert_imbalance"), std::string::npos) << e.what();
+  }
+}
+
+// Scores that are not numbers are no crowd at one expert: the step is skipped, for its loss, on every grid.
+TEST(ExpertParallel, ScoresThatAreNoNumbersSkipTheStep) {
+  for (const Plan& plan : {Plan{}, Plan{.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2, .sequence_parallel = true}}) {
+    ProofRun run = run_with(tiny_mixture(), plan);
+    run.build = [](const ModelConfig& c, Sizes s) {
+      Model out = build_model(c, s);
+      for (Layer& layer : out.layers)
+        for (Parameter& p : layer.parameters)
+          if (p.spec.name.ends_with("router.w"))
+            p.initial = {Initial::Kind::kNormal, std::numeric_limits<double>::quiet_NaN()};
+      return out;
+    };
+    run.steps = 1;
+    const ProofOutcome out = prove(run);
+    EXPECT_TRUE(out.results[0].skipped) << name_of(plan);
+    EXPECT_EQ(out.results[0].reason, "the loss is not a number") << name_of(plan);
   }
 }
 

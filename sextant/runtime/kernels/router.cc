@@ -26,11 +26,13 @@ void score(const RouterRule& rule, T* p, std::int64_t experts) {
 }
 
 // Reads: x, w, (b). Writes: weights[tokens A], experts[tokens A]: the greatest scores; of equal ones the first.
+// Scores that are not numbers choose experts too, each once: the loss then says what is wrong.
 template <class T>
 void router_forward(const KernelCall& c) {
   const RouterRule& rule = static_cast<const Router&>(c.op).rule;
   const std::int64_t experts = c.reads[1].size('E'), width = c.reads[1].last(1), tokens = c.reads[0].rows(1),
                      visits = rule.top_k;
+  constexpr T kTaken = -std::numeric_limits<T>::infinity();  // scores are not negative
   T* const scores = static_cast<T*>(c.scratch);
   product_forward<T>(c.team, tokens, experts, width, c.reads[0].as<T>(), c.reads[1].as<T>(),
                      c.reads.size() > 2 ? c.reads[2].as<T>() : nullptr, scores);
@@ -45,10 +47,10 @@ void router_forward(const KernelCall& c) {
       for (std::int64_t a = 0; a < visits; ++a) {
         std::int64_t best = -1;
         for (std::int64_t e = 0; e < experts; ++e)
-          if (best < 0 || p[e] > p[best]) best = e;
+          if (p[e] != kTaken && (best < 0 || p[e] > p[best])) best = e;
         to[a] = static_cast<std::int32_t>(best);
         sum += own[a] = p[best];
-        p[best] = -std::numeric_limits<T>::infinity();
+        p[best] = kTaken;
       }
       const T scale = static_cast<T>(rule.scale) / (rule.normalises ? sum : T{1});
       for (std::int64_t a = 0; a < visits; ++a) own[a] *= scale;
