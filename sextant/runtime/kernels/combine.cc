@@ -12,18 +12,7 @@ template <class T>
 void combine_forward(const KernelCall& c) {
   const View &y = c.reads[0], &out = c.writes[0];
   const Routing routing(c.reads[1], y.size('E'), y.size('X'), c.scratch);
-  const std::int64_t width = y.last(1), visits = c.reads[1].size('A');
-  c.team.split(out.rows(1), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t) {
-      T* sum = out.as<T>() + t * width;
-      std::memset(sum, 0, static_cast<std::size_t>(width) * sizeof(T));
-      for (std::int64_t a = 0; a < visits; ++a) {
-        const T* row = y.as<T>() + routing.row(t * visits + a) * width;
-#pragma omp simd
-        for (std::int64_t d = 0; d < width; ++d) sum[d] += row[d];
-      }
-    }
-  });
+  sum_visits(c.team, routing, c.reads[1].size('A'), y.last(1), y.as<T>(), false, out.as<T>());
 }
 
 // Reads: experts, dout. Writes: dy; rows that nobody visits have none.

@@ -28,18 +28,8 @@ template <class T>
 void dispatch_backward(const KernelCall& c) {
   const View &dy = c.reads[1], &dx = c.writes[0];
   const Routing routing(c.reads[0], dy.size('E'), dy.size('X'), c.scratch);
-  const std::int64_t width = dy.last(dy.spec->dims.size() - 2), visits = dx.spec->has('A') ? 1 : c.reads[0].size('A');
-  c.team.split(routing.visits() / visits, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t) {
-      T* out = dx.as<T>() + t * width;
-      if (!c.add[0]) std::memset(out, 0, static_cast<std::size_t>(width) * sizeof(T));
-      for (std::int64_t a = 0; a < visits; ++a) {
-        const T* row = dy.as<T>() + routing.row(t * visits + a) * width;
-#pragma omp simd
-        for (std::int64_t d = 0; d < width; ++d) out[d] += row[d];
-      }
-    }
-  });
+  const std::int64_t visits = dx.spec->has('A') ? 1 : c.reads[0].size('A');
+  sum_visits(c.team, routing, visits, dy.last(dy.spec->dims.size() - 2), dy.as<T>(), c.add[0], dx.as<T>());
 }
 
 }  // namespace
